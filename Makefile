@@ -1,0 +1,42 @@
+# `make help` lists the targets. Everything happens in .venv, made on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= ../shared/data
+
+.PHONY: help setup demo test lint type bench models clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $@
+
+setup: $(VENV)/.installed ## a virtual environment with attrcert and its development tools
+
+demo: setup ## bound the bundled sample with both bundled models
+	$(BIN)/attrcert bound --eps 0.1 --eps 0.25
+	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
+
+test: setup lint type ## lint, types and all tests
+	$(BIN)/pytest -n 2
+
+lint: setup ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+type: setup ## types
+	$(BIN)/mypy
+
+bench: setup ## solver against scipy and dense, in one run
+	$(BIN)/python -m benchmarks.run
+
+models: setup ## train the bundled models again from DATA
+	$(BIN)/python models/sample.py $(DATA)
+	$(BIN)/python models/train.py models/fashion-natural/recipe.toml $(DATA)
+	$(BIN)/python models/train.py models/fashion-adversarial/recipe.toml $(DATA)
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

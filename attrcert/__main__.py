@@ -1,0 +1,6 @@
+"""`python -m attrcert`."""
+
+from attrcert.cli.app import main
+
+if __name__ == "__main__":
+    main()

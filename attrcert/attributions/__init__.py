@@ -1,0 +1,17 @@
+"""Feature attributions, each with its Jacobian as a linear map."""
+
+from attrcert.attributions.gradient import Saliency
+from attrcert.attributions.input_times_gradient import InputTimesGradient
+from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.registry import Family
+from attrcert.types import Attribution
+
+ATTRIBUTIONS: Family[Attribution] = Family(
+    "attribution",
+    {
+        "saliency": Saliency,
+        "input-x-gradient": InputTimesGradient,
+        "integrated-gradients": IntegratedGradients,
+    },
+    {"sm": "saliency", "ixg": "input-x-gradient", "ig": "integrated-gradients"},
+)

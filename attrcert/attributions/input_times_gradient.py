@@ -1,0 +1,57 @@
+"""Input x gradient: g(x) = x * grad f_y(x) [shrikumar2017learning]."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.attributions.gradient import Hessian, gradient
+from attrcert.types import Explained, Logits
+
+
+@dataclass(frozen=True)
+class ProductRule:
+    """J v = grad * v + x * (H v) and J^T u = grad * u + H (x * u)."""
+
+    slope: Float[Tensor, "b n"]
+    weight: Float[Tensor, "b n"]
+    curvature: Hessian
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.curvature.shape
+
+    @property
+    def symmetric(self) -> bool:
+        return False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.slope.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.slope.device
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        return self.slope * v + self.weight * self.curvature.matvec(v)
+
+    def rmatvec(self, u: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        return self.slope * u + self.curvature.matvec(self.weight * u)
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "ProductRule":
+        return ProductRule(self.slope[keep], self.weight[keep], self.curvature.select(keep))
+
+
+@dataclass(frozen=True)
+class InputTimesGradient:
+    """The saliency times the input, pixel by pixel."""
+
+    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+        return x.flatten(1) * gradient(f, x, y)
+
+    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+        H = Hessian(f, x, y)
+        slope, weight = H.gradient(), x.flatten(1)
+        return Explained(weight * slope, ProductRule(slope, weight, H))

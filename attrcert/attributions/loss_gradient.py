@@ -1,0 +1,50 @@
+"""Gradient of the cross-entropy loss of a piecewise-linear network, with its closed-form Hessian [wang2020smoothed].
+
+Inside a linear region of a ReLU network the Hessian of the loss is W (diag(p) - p p^T) W^T, W = d x k the Jacobian of
+the logits and p the probabilities: the network itself contributes no curvature. It equals F F^T with the k columns
+F_i = sqrt(p_i) (W_i - sum_j p_j W_j), so k gradients give all of it.
+
+Departures: the paper takes a Cholesky factor of diag(p) - p p^T, which is singular; F needs none. Nothing is said
+about what happens across a region's border, where the gradient jumps.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.linalg.maps import LowRank
+from attrcert.types import Explained, Logits
+
+
+@dataclass(frozen=True)
+class LossGradient:
+    """The gradient of the cross-entropy of class y; for ReLU networks, which need no softplus here."""
+
+    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+        leaf = x.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = torch.nn.functional.cross_entropy(f(leaf), y, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, leaf)
+        return gradient.flatten(1)
+
+    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+        logits, W = logit_jacobian(f, x)
+        p = logits.softmax(dim=1)
+        mean = torch.einsum("bk,bkn->bn", p, W)
+        chosen = W.gather(1, y[:, None, None].expand(-1, 1, W.shape[2]))[:, 0]
+        factor = p.sqrt()[:, :, None] * (W - mean[:, None])
+        return Explained(mean - chosen, LowRank(factor.mT.contiguous()))
+
+
+def logit_jacobian(f: Logits, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
+    """The logits and the gradient of each of them: one forward pass, k backward passes."""
+    leaf = x.detach().requires_grad_()
+    with torch.enable_grad():
+        logits = f(leaf)
+        rows = [
+            torch.autograd.grad(logits[:, k].sum(), leaf, retain_graph=True, materialize_grads=True)[0].flatten(1)
+            for k in range(logits.shape[1])
+        ]
+    return logits.detach(), torch.stack(rows, dim=1)

@@ -1,0 +1,1 @@
+"""Bounds on how far an attribution can be moved; one theorem per file."""

@@ -1,0 +1,56 @@
+"""The label constraint: where the linearised classifier changes its mind [wang2023practical, Proposition 1].
+
+For an attribution with completeness the paper's condition is the linearised margin: class k is not reached while a_k
+. delta < b_k, a_k = grad f_k(x) - grad f_p(x), b_k = f_p(x) - f_k(x), p the predicted class. The nearest such border
+lies at min_k b_k / |a_k|_q, q dual to p. Since delta and -delta move a linearised attribution equally far, one
+constraint never lowers the bound.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from attrcert.types import Logits
+from attrcert.vocabulary import Norm
+
+
+@dataclass(frozen=True)
+class Margins:
+    """a_k and b_k of the `classes` nearest other classes of each sample, by their logits."""
+
+    a: Float[Tensor, "b k n"]
+    b: Float[Tensor, "b k"]
+
+    def radius(self, norm: Norm) -> Float[Tensor, " b"]:
+        """Distance to the nearest border of the linearised classifier; infinite where no class can be reached."""
+        lengths = self.a.norm(p=norm.dual, dim=2, dtype=torch.float64)
+        ratio = torch.where(lengths > 0, self.b.double() / lengths, torch.inf)
+        return ratio.amin(dim=1).cpu()
+
+    def kept(self, delta: Float[Tensor, "b n"]) -> Bool[Tensor, " b"]:
+        """Whether the linearised classifier keeps its label at x + delta."""
+        return (torch.einsum("bkn,bn->bk", self.a, delta) < self.b).all(dim=1)
+
+
+def margins(f: Logits, x: Float[Tensor, "b *shape"], logits: Float[Tensor, "b k"], classes: int) -> Margins:
+    """One forward pass and at most `classes` + 1 backward passes."""
+    nearest = logits.topk(min(classes + 1, logits.shape[1]), dim=1).indices
+    leaf = x.detach().requires_grad_()
+    with torch.enable_grad():
+        scores = f(leaf).gather(1, nearest)
+        gradients = [
+            torch.autograd.grad(scores[:, j].sum(), leaf, retain_graph=True, materialize_grads=True)[0].flatten(1)
+            for j in range(scores.shape[1])
+        ]
+    W, scores = torch.stack(gradients, dim=1), scores.detach()
+    return Margins(W[:, 1:] - W[:, :1], scores[:, :1] - scores[:, 1:])
+
+
+def label_kept(
+    f: Logits, x: Float[Tensor, "b *shape"], delta: Float[Tensor, "b n"], predicted: Int64[Tensor, " b"]
+) -> Bool[Tensor, " b"]:
+    """Whether the classifier itself keeps its label at x + delta."""
+    with torch.no_grad():
+        return f(x + delta.view_as(x)).argmax(dim=1) == predicted

@@ -1,0 +1,49 @@
+"""max |J s|_2 over |s|_inf <= 1 is at most sqrt(lambda_max(D^-1/2 P D^-1/2) sum_i D_i), P = J^T J, for any diagonal D
+> 0.
+
+At the best D it is at most sqrt(pi/2) above the maximum [nesterov1998semidefinite], and never above the row sums of
+wang2023practical's Theorem 2, which is what Gershgorin's circles give for D_i = sum_j |P_ij|. It needs products with
+J only. D is found by `linalg.scaling`; lambda_max is then enclosed with a fresh random start, so that the failure
+probability is that of one enclosure.
+
+First order: it bounds the linearised attribution.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from attrcert.certificates.first_order import FirstOrder
+from attrcert.linalg.draws import Draws
+from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
+from attrcert.linalg.maps import ColumnScaled
+from attrcert.linalg.scaling import DiagonalScaling
+from attrcert.linalg.signs import sign_ascent
+from attrcert.types import LinearMap
+
+
+@dataclass(frozen=True)
+class LinfScaled:
+    """Upper bound by the scaling, lower bound by sign iteration from the scaling's own rows."""
+
+    solver: TopSingularValue = TopSingularValue()
+    scaling: DiagonalScaling = DiagonalScaling()
+    sign_starts: int = 2
+
+    def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
+        D, V = self.scaling(J, draws)
+        solution = self.solver(ColumnScaled(J, D.rsqrt()), draws, purpose="linf-scaled")
+        z = draws.normal("rounding", self.sign_starts, V.shape[1], like=J)
+        starts = torch.einsum("bsm,bmn->sbn", z, V)
+        worst = solution.vector * D.rsqrt()
+        lower, signs = sign_ascent(J, torch.cat([starts, worst[None]]))
+        total = D.sum(dim=1, dtype=torch.float64).cpu()
+        return FirstOrder(
+            upper=solution.upper * total.sqrt(),
+            lower=lower.cpu() * (1 - ROUNDING[J.dtype]),
+            direction=signs,
+            failure=solution.failure,
+            method=("scaled",) * J.shape[0],
+            solution=solution,
+            scaling=D,
+        )

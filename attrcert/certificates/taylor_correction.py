@@ -1,0 +1,64 @@
+"""The measured correction c of a first-order bound, and the linearisation error eta [wang2023practical, Theorem 3,
+Eq. 39].
+
+c = max(1, |g(x + s delta) - g(x)|_2 / |J delta|_2 over s = +-1), delta the worst perturbation found in the ball; T' =
+c T. It is what was observed at one direction and one radius: `corrected`, never a certificate.
+
+Departures: both signs (the paper takes +v only), and linf as well as l2. As printed, the theorem's hypothesis forces
+c = 1 or J delta = 0.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.certificates.first_order import FirstOrder
+from attrcert.linalg.draws import Draws
+from attrcert.types import LinearMap
+from attrcert.vocabulary import Norm
+
+Change = Callable[[Float[Tensor, "b n"]], Float[Tensor, "b m"]]
+
+
+@dataclass(frozen=True)
+class Linearity:
+    """c (infinite where J delta = 0 but g moves), eta at the worst perturbation found, eta's mean over random ones."""
+
+    c: Float[Tensor, " b"]
+    eta: Float[Tensor, " b"]
+    eta_random: Float[Tensor, " b"] | None
+
+
+@dataclass(frozen=True)
+class Linearisation:
+    """g near x against its linearisation there: `change(delta)` is g(x + delta) - g(x), `image` is J times the worst direction."""
+
+    change: Change
+    worst: FirstOrder
+    image: Float[Tensor, "b m"]
+    random: tuple[tuple[Float[Tensor, "b n"], Float[Tensor, "b m"]], ...]
+
+    def __call__(self, eps: float) -> Linearity:
+        plus, minus = self.change(eps * self.worst.direction), self.change(-eps * self.worst.direction)
+        moved = torch.maximum(_norm(plus), _norm(minus))
+        c = torch.where(moved == 0, 1.0, (moved / (eps * self.worst.lower)).clamp_min(1))
+        eta = torch.maximum(_norm(plus - eps * self.image), _norm(minus + eps * self.image))
+        errors = [_norm(self.change(eps * unit) - eps * image) for unit, image in self.random]
+        return Linearity(c, eta, torch.stack(errors).mean(0) if errors else None)
+
+
+def linearise(
+    change: Change, J: LinearMap, worst: FirstOrder, *, norm: Norm, draws: Draws, random: int
+) -> Linearisation:
+    """Products with the worst direction and with `random` directions on the norm's unit sphere serve every eps."""
+    normals = draws.normal("eta", random, J.shape[2], like=J)
+    units = normals.sign() if norm.p == torch.inf else normals / normals.norm(p=norm.p, dim=2, keepdim=True)
+    pairs = tuple((units[:, i], J.matvec(units[:, i])) for i in range(random))
+    return Linearisation(change, worst, J.matvec(worst.direction), pairs)
+
+
+def _norm(z: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
+    return z.norm(dim=1, dtype=torch.float64).cpu()

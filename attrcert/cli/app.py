@@ -1,0 +1,54 @@
+"""`attrcert`: the commands, and errors as messages with exit codes."""
+
+import sys
+
+import typer
+
+from attrcert.cli.bound import bound
+from attrcert.cli.catalogue import catalogue
+from attrcert.cli.console import talk
+from attrcert.cli.doctor import doctor
+from attrcert.errors import AttrcertError
+
+app = typer.Typer(
+    name="attrcert",
+    help="How far can a feature attribution be moved by a perturbation of size eps? Bounds per sample, and what each figure guarantees.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+app.command()(bound)
+app.command()(doctor)
+app.command()(catalogue)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"attrcert {version('attrcert')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run a command; an error that a user can act on is two lines on stderr, not a traceback."""
+    try:
+        app()
+    except AttrcertError as error:
+        talk(f"error: {error.message}", style="bold red")
+        if error.hint:
+            talk(f"hint: {error.hint}")
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)

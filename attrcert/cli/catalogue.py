@@ -1,0 +1,46 @@
+"""`attrcert catalogue`: what there is, what each thing is, and whose theorem."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from attrcert.cli import options
+from attrcert.registry import unknown
+
+
+def catalogue(
+    family: Annotated[
+        str | None,
+        typer.Argument(
+            help="attributions, certificates, models, samples, architectures or guarantees. Default: all.",
+            show_default=False,
+        ),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="Of stdout: table or json.", rich_help_panel=options.OUTPUT)
+    ] = "table",
+) -> None:
+    """List attributions, certificates, bundled models and samples, and what the guarantees mean."""
+    from attrcert.running.catalogue import families
+
+    found = families()
+    if family is not None and family not in found:
+        raise unknown("family", family, found)
+    picked = {name: entries for name, entries in found.items() if family in (None, name)}
+    if format_ == "json":
+        typer.echo(json.dumps(picked, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for name, entries in picked.items():
+        table = Table(
+            "name", "what it is", "reference", title=name, title_justify="left", show_edge=False, header_style="bold"
+        )
+        for entry in entries:
+            table.add_row(entry["name"], Text(entry["meaning"]), entry["reference"])
+        console.print(table)
+        console.print()

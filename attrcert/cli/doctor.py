@@ -1,0 +1,74 @@
+"""`attrcert doctor`: is this model fit to be bounded?"""
+
+import json
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from attrcert.cli import options
+from attrcert.errors import UsageError
+from attrcert.running.config import DEFAULT_SOFTPLUS_BETA
+from attrcert.vocabulary import parse_indices
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+
+
+def doctor(
+    checkpoint: options.Checkpoint = None,
+    dataset: options.Dataset = None,
+    arch: options.Arch = None,
+    arch_arg: options.ArchArg = None,
+    output: options.ModelOutput = None,
+    mean: options.Mean = None,
+    std: options.Std = None,
+    softplus_beta: options.SoftplusBeta = f"{DEFAULT_SOFTPLUS_BETA:g}",
+    data_root: options.DataRoot = "data",
+    download: options.Download = False,
+    resize: options.Resize = None,
+    crop: options.Crop = None,
+    channels: options.Channels = None,
+    skip: options.Skip = 0,
+    limit: options.Limit = None,
+    indices: options.Indices = None,
+    device: options.Device = "auto",
+    dtype: options.Dtype = "float32",
+    format_: Annotated[
+        str, typer.Option("--format", help="Of stdout: table or json.", rich_help_panel=options.OUTPUT)
+    ] = "table",
+) -> None:
+    """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
+    max-pooling, the softplus twin's fidelity, input range, accuracy. Exit 3 if a check fails.
+    """
+    if format_ not in ("table", "json"):
+        raise UsageError(f"--format must be table or json, got {format_!r}")
+
+    from attrcert.loading import bundled
+    from attrcert.loading.architectures import parse_argument
+    from attrcert.loading.checkpoints import ModelSpec
+    from attrcert.loading.datasets import DataSpec
+    from attrcert.running.bound import examine
+
+    model = ModelSpec(
+        checkpoint or bundled.DEFAULT_MODEL, arch, dict(parse_argument(a) for a in arch_arg or ()),
+        options.numbers(mean, "--mean"), options.numbers(std, "--std"), output, options.beta(softplus_beta),
+    )  # fmt: skip
+    data = DataSpec(
+        dataset or bundled.DEFAULT_SAMPLE, data_root, download, resize, crop, channels, skip, limit,
+        parse_indices(indices) if indices else None,
+    )  # fmt: skip
+    findings = examine(model, data, device=device, dtype=dtype)
+    if format_ == "json":
+        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table("check", "", "what was seen", show_edge=False, header_style="bold")
+        for finding in findings:
+            said = finding.message + (f"\n-> {finding.hint}" if finding.hint else "")
+            table.add_row(finding.check, Text(finding.level, style=STYLES[finding.level]), Text(said))
+        Console(highlight=False).print(table)
+    if any(finding.level == "fail" for finding in findings):
+        raise typer.Exit(3)

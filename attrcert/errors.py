@@ -1,0 +1,53 @@
+"""Errors that a user can act on: what must hold, what came, what to do, and the exit code."""
+
+
+class AttrcertError(Exception):
+    """A message for the user, a hint what to do, and the command line's exit code."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(AttrcertError):
+    """The command or call is wrong: an unknown name, an impossible value, two options that exclude each other."""
+
+    exit_code = 2
+
+
+class InputError(AttrcertError):
+    """The model, checkpoint or data cannot be used."""
+
+    exit_code = 3
+
+
+class ModelError(InputError):
+    """The network cannot be built, run or differentiated as asked."""
+
+
+class CheckpointError(InputError):
+    """The checkpoint cannot be read or does not fit the architecture."""
+
+
+class DataError(InputError):
+    """The data cannot be read or do not fit the model."""
+
+
+class SampleError(InputError):
+    """One sample cannot be used; the run goes on and its row says `error:<kind>`."""
+
+    def __init__(self, message: str, *, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class ResumeError(InputError):
+    """An earlier run's files do not match this one."""
+
+    exit_code = 2

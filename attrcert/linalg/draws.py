@@ -1,0 +1,40 @@
+"""Random numbers that depend on (seed, sample index, purpose) alone: not on batch, order, device or dtype."""
+
+import zlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+
+class Placed(Protocol):
+    """Anything that has a dtype and a device: a tensor or a linear map."""
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+    @property
+    def device(self) -> torch.device: ...
+
+
+@dataclass(frozen=True)
+class Draws:
+    """One independent stream per sample and purpose."""
+
+    seed: int
+    indices: tuple[int, ...]
+
+    def normal(self, purpose: str, *shape: int, like: Placed) -> Float[Tensor, "b *shape"]:
+        """Standard normal numbers, a block per sample."""
+        key = zlib.crc32(purpose.encode())
+        blocks = [
+            np.random.Generator(np.random.Philox([self.seed, index, key])).standard_normal(shape)
+            for index in self.indices
+        ]
+        numbers = torch.from_numpy(np.stack(blocks)) if blocks else torch.empty(0, *shape)
+        return numbers.to(device=like.device, dtype=like.dtype)
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "Draws":
+        return Draws(self.seed, tuple(self.indices[i] for i in keep.tolist()))

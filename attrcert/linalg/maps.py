@@ -1,0 +1,109 @@
+"""Linear maps made of matrices or of other maps."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.types import LinearMap
+
+
+@dataclass(frozen=True)
+class Dense:
+    """b matrices held as numbers."""
+
+    matrix: Float[Tensor, "b m n"]
+    symmetric: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        b, m, n = self.matrix.shape
+        return b, m, n
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.matrix.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.matrix.device
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+        return torch.bmm(self.matrix, v[:, :, None])[:, :, 0]
+
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+        return torch.bmm(u[:, None, :], self.matrix)[:, 0, :]
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "Dense":
+        return Dense(self.matrix[keep], self.symmetric)
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """F F^T with few columns F: symmetric and positive semi-definite."""
+
+    factor: Float[Tensor, "b n r"]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        b, n, _ = self.factor.shape
+        return b, n, n
+
+    @property
+    def symmetric(self) -> bool:
+        return True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.factor.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.factor.device
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        return (self.factor @ (self.factor.mT @ v[:, :, None]))[:, :, 0]
+
+    rmatvec = matvec
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "LowRank":
+        return LowRank(self.factor[keep])
+
+
+@dataclass(frozen=True)
+class ColumnScaled:
+    """J diag(scale)."""
+
+    base: LinearMap
+    scale: Float[Tensor, "b n"]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.base.shape
+
+    @property
+    def symmetric(self) -> bool:
+        return False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.base.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.base.device
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+        return self.base.matvec(self.scale * v)
+
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+        return self.scale * self.base.rmatvec(u)
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "ColumnScaled":
+        return ColumnScaled(self.base.select(keep), self.scale[keep])
+
+
+def gram_product(J: LinearMap, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    """P v = J^T (J v)."""
+    return J.rmatvec(J.matvec(v))

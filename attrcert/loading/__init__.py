@@ -1,0 +1,1 @@
+"""From what a user has (checkpoint, code, folder) to a Classifier and Images."""

@@ -1,0 +1,119 @@
+"""Networks from a name: bundled, torchvision's, or the user's own factory in a module or file."""
+
+import ast
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from attrcert.errors import ModelError, UsageError
+from attrcert.loading.vision import torchvision
+from attrcert.registry import unknown
+
+
+def softplus_cnn(
+    channels: int = 1, size: int = 28, classes: int = 10, width: int = 16, hidden: int = 100, beta: float = 5.0
+) -> nn.Module:
+    """Two strided convolutions and two dense layers with softplus between: no kink, no max-pool."""
+    return nn.Sequential(
+        nn.Conv2d(channels, width, 4, stride=2, padding=1),
+        nn.Softplus(beta),
+        nn.Conv2d(width, 2 * width, 4, stride=2, padding=1),
+        nn.Softplus(beta),
+        nn.Flatten(),
+        nn.Linear(2 * width * (size // 4) ** 2, hidden),
+        nn.Softplus(beta),
+        nn.Linear(hidden, classes),
+    )
+
+
+def softplus_mlp(
+    inputs: int = 784, classes: int = 10, hidden: int = 32, depth: int = 1, beta: float = 5.0
+) -> nn.Module:
+    """Dense layers with softplus between."""
+    layers: list[nn.Module] = [nn.Flatten()]
+    for _ in range(depth):
+        layers += [nn.Linear(inputs, hidden), nn.Softplus(beta)]
+        inputs = hidden
+    return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+BUNDLED: dict[str, Callable[..., nn.Module]] = {"softplus-cnn": softplus_cnn, "softplus-mlp": softplus_mlp}
+
+
+def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
+    """The network that `--arch` names; user code runs here, and its failures are reported as such."""
+    make = (
+        _torchvision_model(arch)
+        if arch.startswith("torchvision:")
+        else BUNDLED.get(arch) or factory(arch, "architecture")
+    )
+    try:
+        network = make(**arguments)
+    except Exception as error:
+        raise ModelError(f"building {arch} with {dict(arguments)} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(network, nn.Module):
+        raise ModelError(f"{arch} must return a torch.nn.Module, got {type(network).__name__}")
+    return network
+
+
+def factory(spec: str, kind: str) -> Callable[..., Any]:
+    """The callable named by `package.module:name` or `path/to/file.py:name`."""
+    place, colon, name = spec.rpartition(":")
+    if not colon:
+        raise (
+            unknown(kind, spec, BUNDLED)
+            if kind == "architecture"
+            else UsageError(f"{kind} {spec!r} must look like module:name")
+        )
+    module = _module(place)
+    found = getattr(module, name, None)
+    if not callable(found):
+        public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise ModelError(f"{place} has no callable {name!r}; it has {', '.join(public)}")
+    return found
+
+
+def parse_argument(text: str) -> tuple[str, Any]:
+    """`key=value` with the value read as a Python literal where it is one."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise UsageError(f"an argument must look like key=value, got {text!r}")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value
+
+
+def _torchvision_model(arch: str) -> Callable[..., nn.Module]:
+    models = torchvision("models")
+    name = arch.partition(":")[2]
+    if name not in models.list_models():
+        raise unknown("torchvision model", name, models.list_models())
+    return lambda **arguments: models.get_model(name, **{"weights": None, **arguments})
+
+
+def _module(place: str) -> Any:
+    folder = str(Path(place).resolve().parent) if place.endswith(".py") else str(Path.cwd())
+    sys.path.insert(0, folder)  # the user's code may import its neighbours
+    try:
+        if not place.endswith(".py"):
+            return importlib.import_module(place)
+        if not Path(place).is_file():
+            raise ModelError(f"there is no file {place}")
+        spec = importlib.util.spec_from_file_location(f"attrcert_user_{Path(place).stem}", place)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(folder)

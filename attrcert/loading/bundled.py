@@ -1,0 +1,22 @@
+"""The models and samples that come with attrcert: in the wheel, or in the repository's `models` folder."""
+
+from pathlib import Path
+
+DEFAULT_MODEL = "fashion-natural"
+DEFAULT_SAMPLE = "fashion-test"
+
+
+def folder() -> Path:
+    package = Path(__file__).parent.parent
+    inside = package / "bundled"
+    return inside if inside.is_dir() else package.parent / "models"
+
+
+def models() -> dict[str, Path]:
+    """Name to weights."""
+    return {path.parent.name: path for path in sorted(folder().glob("*/weights.safetensors"))}
+
+
+def samples() -> dict[str, Path]:
+    """Name to images."""
+    return {path.stem: path for path in sorted((folder() / "samples").glob("*.npz"))}

@@ -1,0 +1,180 @@
+"""Weights from a file into a network, strictly and without ever unpickling code."""
+
+import hashlib
+import json
+import pickle
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from attrcert.errors import CheckpointError, UsageError
+from attrcert.loading import bundled
+from attrcert.loading.architectures import build
+from attrcert.loading.classifier import Classifier
+from attrcert.registry import unknown
+
+WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
+PREFIXES = ("module.", "model.", "_orig_mod.")
+TORCH_ENDINGS = (".pt", ".pth", ".th")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """How a user names a model; what is None is taken from the checkpoint's metadata."""
+
+    checkpoint: str = bundled.DEFAULT_MODEL
+    arch: str | None = None
+    arch_args: Mapping[str, Any] = field(default_factory=dict)
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    output: str | None = None
+    beta: float | None = None
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A classifier and what the manifest says of where it came from."""
+
+    classifier: Classifier
+    facts: Mapping[str, Any]
+
+
+def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:
+    """The classifier named by `spec`, on the device."""
+    path = bundled.models().get(spec.checkpoint) or Path(spec.checkpoint)
+    weights, metadata = read_weights(path)
+    arch = spec.arch or metadata.get("attrcert.arch")
+    if arch is None:
+        raise UsageError(
+            f"{path.name} does not say which architecture it belongs to",
+            hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
+        )
+    arguments = spec.arch_args or _json(metadata, "attrcert.arch_args") or {}
+    network = build(arch, arguments)
+    fill(network, weights, path.name)
+    mean = spec.mean or _floats(metadata, "attrcert.mean")
+    std = spec.std or _floats(metadata, "attrcert.std")
+    network = network.to(device=device, dtype=dtype)
+    facts = {
+        "checkpoint": spec.checkpoint,
+        "checkpoint_sha256": sha256(path),
+        "arch": arch,
+        "arch_args": dict(arguments),
+        "arch_sha256": _arch_hash(arch),
+        "mean": mean,
+        "std": std,
+        "output": spec.output,
+        "classes": _json(metadata, "attrcert.classes"),
+    }
+    return LoadedModel(Classifier(network, mean, std, spec.output, spec.beta), facts)
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors of a checkpoint and its metadata, by the kind of file it is."""
+    if not path.is_file():
+        if path.suffix or path.parent != Path("."):
+            raise CheckpointError(f"there is no checkpoint file {path}")
+        raise unknown("checkpoint", str(path), bundled.models())
+    if path.suffix == ".safetensors":
+        return _read_safetensors(path)
+    if path.suffix in TORCH_ENDINGS:
+        return _read_torch(path), {}
+    raise CheckpointError(f"a checkpoint must be .safetensors or {', '.join(TORCH_ENDINGS)}, got {path.name}")
+
+
+def fill(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
+    """Load the weights strictly: every tensor of the network, none left over, all finite."""
+    wanted = network.state_dict()
+    given = _unprefixed(weights, wanted)
+    optional = {key for key in wanted if key.endswith("num_batches_tracked")}
+    problems = {
+        "missing": [key for key in wanted if key not in given and key not in optional],
+        "unexpected": [key for key in given if key not in wanted],
+        "of another shape": [
+            f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
+            for key in wanted
+            if key in given and given[key].shape != wanted[key].shape
+        ],
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{len(keys)} {kind}: {_some(keys)}" for kind, keys in problems.items() if keys)
+        raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
+    broken = [key for key, tensor in given.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
+    if broken:
+        raise CheckpointError(f"weights must be finite, but {name} has NaN or infinity in {_some(broken)}")
+    network.load_state_dict(dict(given), strict=False)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            names = file.keys()
+            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path.name} is not a safetensors file: {error}") from error
+
+
+def _read_torch(path: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"{path.name} holds more than tensors, and attrcert never runs code from a checkpoint",
+            hint="save it again with torch.save(model.state_dict(), path), or as .safetensors",
+        ) from error
+    except Exception as error:
+        raise CheckpointError(
+            f"{path.name} is not a readable torch checkpoint: {type(error).__name__}: {error}"
+        ) from error
+    while isinstance(content, Mapping) and not _is_state(content):
+        inner = [key for key in WRAPPERS if isinstance(content.get(key), Mapping)]
+        if not inner:
+            raise CheckpointError(
+                f"{path.name} holds no weights under {', '.join(WRAPPERS)}; its entries are {_some([str(key) for key in content])}"
+            )
+        content = content[inner[0]]
+    if not isinstance(content, Mapping):
+        raise CheckpointError(f"{path.name} must hold a state dict, got {type(content).__name__}")
+    return dict(content)
+
+
+def _is_state(content: Mapping[Any, Any]) -> bool:
+    return bool(content) and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items())
+
+
+def _unprefixed(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    """The weights without the prefixes that wrappers put before every key."""
+    while not weights.keys() & wanted.keys():
+        prefix = next((p for p in PREFIXES if weights and all(key.startswith(p) for key in weights)), None)
+        if prefix is None:
+            break
+        weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
+    return weights
+
+
+def _some(names: list[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _json(metadata: Mapping[str, str], key: str) -> Any:
+    return json.loads(metadata[key]) if key in metadata else None
+
+
+def _floats(metadata: Mapping[str, str], key: str) -> tuple[float, ...] | None:
+    values = _json(metadata, key)
+    return tuple(float(value) for value in values) if values is not None else None
+
+
+def _arch_hash(arch: str) -> str | None:
+    place = Path(arch.rpartition(":")[0])
+    return sha256(place) if place.suffix == ".py" else None

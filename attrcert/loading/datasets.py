@@ -1,0 +1,282 @@
+"""Labelled images from a name, an array file, a folder, torchvision or the user's own factory; decoded when asked for."""
+
+import hashlib
+import inspect
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.loading import bundled
+from attrcert.loading.architectures import factory
+from attrcert.loading.checkpoints import sha256
+from attrcert.loading.vision import torchvision
+from attrcert.registry import unknown
+
+IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+
+
+class Images(Protocol):
+    """A sequence of (image in [0, 1] channels first, label or None); one bad image raises SampleError for itself alone."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]: ...
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """How a user names data, and which part of it."""
+
+    dataset: str = bundled.DEFAULT_SAMPLE
+    data_root: str = "data"
+    download: bool = False
+    resize: int | None = None
+    crop: int | None = None
+    channels: int | None = None
+    skip: int = 0
+    limit: int | None = None
+    indices: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class LoadedData:
+    """Images, the indices to use, and what the manifest says of where they came from."""
+
+    images: Images
+    indices: tuple[int, ...]
+    facts: dict[str, Any]
+
+
+def load_data(spec: DataSpec) -> LoadedData:
+    """The data named by `spec`; nothing is decoded yet."""
+    images, digest = _source(spec)
+    if len(images) == 0:
+        raise DataError(f"{spec.dataset} holds no images")
+    if spec.resize or spec.crop:
+        images = Resized(images, spec.resize, spec.crop)
+    selection = {key: value for key, value in asdict(spec).items() if key not in ("data_root", "download")}
+    return LoadedData(images, chosen(spec, len(images)), {**selection, "dataset_sha256": digest})
+
+
+def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:
+    """The indices that --indices, or --skip and --limit, pick."""
+    if spec.indices is not None and (spec.skip or spec.limit is not None):
+        raise UsageError("indices exclude skip and limit")
+    picked = spec.indices if spec.indices is not None else tuple(range(size))[spec.skip :][: spec.limit]
+    beyond = [index for index in picked if not 0 <= index < size]
+    if beyond:
+        raise UsageError(f"indices must be below {size}, the number of images, got {beyond[0]}")
+    if not picked:
+        raise UsageError(f"no sample is left: {size} images, skip {spec.skip}, limit {spec.limit}")
+    return picked
+
+
+@dataclass(frozen=True)
+class ArrayImages:
+    """Images in memory, as they come in .npz files: uint8 or float in [0, 1], channels last or first."""
+
+    images: np.ndarray | Tensor
+    labels: Sequence[int] | np.ndarray | Tensor | None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        return as_image(self.images[index], self._channels_last()), None if self.labels is None else int(
+            self.labels[index]
+        )
+
+    def _channels_last(self) -> bool:
+        shape = self.images.shape
+        return (
+            len(shape) == 4 and shape[3] in (1, 3) and (shape[1] not in (1, 3) or isinstance(self.images, np.ndarray))
+        )
+
+
+@dataclass(frozen=True)
+class FolderImages:
+    """Image files in class sub-folders (labels in alphabetic order) or flat (no labels); decoded one by one."""
+
+    paths: tuple[Path, ...]
+    labels: tuple[int | None, ...]
+    mode: str
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        try:
+            with Image.open(self.paths[index]) as picture:
+                return as_image(picture.convert(self.mode), channels_last=True), self.labels[index]
+        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+            raise SampleError(f"{self.paths[index]} cannot be decoded: {error}", kind="unreadable") from error
+
+
+@dataclass(frozen=True)
+class WrappedImages:
+    """A map-style dataset of (image, label) pairs: torchvision's or the user's."""
+
+    dataset: Any
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        try:
+            item = self.dataset[index]
+        except Exception as error:
+            raise SampleError(
+                f"sample {index} cannot be read: {type(error).__name__}: {error}", kind="unreadable"
+            ) from error
+        image, label = item if isinstance(item, tuple | list) else (item, None)
+        return as_image(image, channels_last=not isinstance(image, Tensor)), None if label is None else int(label)
+
+
+@dataclass(frozen=True)
+class Resized:
+    """Shorter side to `resize`, then the centre `crop`."""
+
+    images: Images
+    resize: int | None
+    crop: int | None
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        transforms = torchvision("transforms.functional")
+        image, label = self.images[index]
+        if self.resize:
+            image = transforms.resize(image, self.resize, antialias=True).clamp(0, 1)
+        if self.crop:
+            image = transforms.center_crop(image, self.crop)
+        return image, label
+
+
+def as_image(raw: Any, channels_last: bool) -> Float[Tensor, "c h w"]:
+    """Pixels in [0, 1], channels first; an image that is not finite or not in range is a SampleError."""
+    pixels = raw if isinstance(raw, Tensor) else torch.from_numpy(np.array(raw))
+    if pixels.ndim == 2:
+        pixels = pixels[None]
+    elif pixels.ndim == 3 and channels_last:
+        pixels = pixels.permute(2, 0, 1)
+    if pixels.ndim != 3:
+        raise SampleError(f"an image must have 2 or 3 dimensions, got {tuple(pixels.shape)}", kind="shape")
+    image = (
+        pixels.float() / 255
+        if pixels.dtype == torch.uint8
+        else pixels.double()
+        if pixels.dtype == torch.float64
+        else pixels.float()
+    )
+    if not image.isfinite().all():
+        raise SampleError("pixels must be finite, got NaN or infinity", kind="non-finite")
+    if image.numel() == 0 or image.min() < 0 or image.max() > 1:
+        came = f"{image.min():g} to {image.max():g}" if image.numel() else "an empty image"
+        raise SampleError(f"float pixels must lie in [0, 1], got {came} (divide by 255, or store uint8)", kind="range")
+    return image.contiguous()
+
+
+def _source(spec: DataSpec) -> tuple[Images, str]:
+    name, path = spec.dataset, bundled.samples().get(spec.dataset) or Path(spec.dataset)
+    if name.startswith("torchvision:"):
+        return _torchvision_set(spec), name
+    if path.suffix == ".npz":
+        return _read_npz(path), sha256(path)
+    if path.is_dir():
+        return _read_folder(path, "L" if spec.channels == 1 else "RGB")
+    if ":" in name:
+        return _from_factory(name), name
+    if path.exists():
+        raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
+    if path.suffix or path.parent != Path("."):
+        raise DataError(f"there is no data file or folder {path}")
+    raise unknown("dataset", name, bundled.samples())
+
+
+def _read_npz(path: Path) -> ArrayImages:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {key: arrays[key] for key in arrays.files if key in ("images", "labels")}
+            names = arrays.files
+    except FileNotFoundError as error:
+        raise DataError(f"there is no data file {path}") from error
+    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
+        raise DataError(f"{path.name} is not a readable .npz file of plain arrays: {error}") from error
+    if "images" not in found:
+        raise DataError(f"{path.name} must hold an array `images` (and `labels`), got {', '.join(names) or 'nothing'}")
+    return _arrays(found["images"], found.get("labels"), path.name)
+
+
+def _arrays(images: Any, labels: Any, name: str) -> ArrayImages:
+    if images.ndim not in (3, 4):
+        raise DataError(
+            f"images of {name} must have the shape (N, H, W, C), (N, C, H, W) or (N, H, W), got {tuple(images.shape)}"
+        )
+    if labels is not None and len(labels) != len(images):
+        raise DataError(f"{name} has {len(images)} images but {len(labels)} labels")
+    return ArrayImages(images, labels)
+
+
+def _read_folder(folder: Path, mode: str) -> tuple[FolderImages, str]:
+    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    found: list[tuple[Path, int | None]]
+    if classes:
+        found = [(path, label) for label, name in enumerate(classes) for path in _image_files(folder / name)]
+    else:
+        found = [(path, None) for path in _image_files(folder)]
+    if not found:
+        raise DataError(f"{folder} holds no image files ({', '.join(sorted(IMAGE_ENDINGS))})")
+    paths, labels = zip(*found, strict=True)
+    # names and sizes, not contents: a folder can hold a hundred thousand files
+    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size}" for path in paths)
+    return FolderImages(paths, labels, mode), "listing:" + hashlib.sha256(listing.encode()).hexdigest()
+
+
+def _image_files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
+
+
+def _torchvision_set(spec: DataSpec) -> WrappedImages:
+    _, name, *split = spec.dataset.split(":")
+    datasets = torchvision("datasets")
+    if name not in datasets.__all__:
+        raise unknown("torchvision dataset", name, datasets.__all__)
+    make = getattr(datasets, name)
+    arguments: dict[str, Any] = {"root": spec.data_root}
+    parameters = inspect.signature(make).parameters
+    if split:
+        arguments |= {"train": split[0] == "train"} if "train" in parameters else {"split": split[0]}
+    if "download" in parameters:
+        arguments["download"] = spec.download
+    return WrappedImages(_called(make, arguments, spec.dataset, hint="check --data-root, or add --download"))
+
+
+def _from_factory(name: str) -> Images:
+    return wrap(_called(factory(name, "dataset"), {}, name), name)
+
+
+def wrap(made: Any, name: str = "data") -> Images:
+    """A pair (images, labels) of arrays, or a map-style dataset of (image, label) pairs."""
+    if isinstance(made, tuple) and len(made) == 2 and all(isinstance(part, np.ndarray | Tensor) for part in made):
+        return _arrays(*made, name)
+    if isinstance(made, np.ndarray | Tensor):
+        return _arrays(made, None, name)
+    if not hasattr(made, "__len__") or not hasattr(made, "__getitem__"):
+        raise DataError(f"{name} must give arrays (images, labels) or a map-style dataset, got {type(made).__name__}")
+    return WrappedImages(made)
+
+
+def _called(make: Callable[..., Any], arguments: dict[str, Any], name: str, hint: str = "") -> Any:
+    try:
+        return make(**arguments)
+    except Exception as error:
+        raise DataError(f"opening {name} failed: {type(error).__name__}: {error}", hint=hint) from error

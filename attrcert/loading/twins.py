@@ -1,0 +1,120 @@
+"""A network run with smooth twins of its ReLUs, without touching the network [dombrowski2019explanations].
+
+A ReLU network has a zero Hessian almost everywhere, so its Jacobian bounds would all be 0 and mean nothing. Under
+`Twins(beta)` every ReLU, as a module, a function or a tensor method, in place or not, is computed as softplus with
+that beta; so are ReLU6, LeakyReLU, PReLU and hardtanh, which are sums of ReLUs. softplus_beta(t) - relu(t) lies in
+[0, ln 2 / beta]. Batch norm in eval mode is computed as the affine map it is, whose second derivative costs nothing.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+# softplus is taken as the identity above this value of beta*t, where it differs from it by less than a float64 shows
+_LINEAR_ABOVE = 40.0
+
+
+class Twins(TorchFunctionMode):
+    """Active in a `with` block; `replaced` counts what was replaced, by kind. With beta None only batch norm changes."""
+
+    def __init__(self, beta: float | None) -> None:
+        super().__init__()
+        self.beta = beta
+        self.replaced: Counter[str] = Counter()
+
+    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is F.batch_norm:
+            return _batch_norm(*args, **kwargs)
+        twin = _TWINS.get(func) if self.beta is not None else None
+        smooth = twin(self.beta, *args, **kwargs) if twin else None
+        if smooth is None:
+            return func(*args, **kwargs)
+        self.replaced[func.__name__.strip("_")] += 1
+        return smooth
+
+
+def softplus(t: Tensor, beta: float) -> Tensor:
+    return F.softplus(t, beta=beta, threshold=_LINEAR_ABOVE)
+
+
+def _written(t: Tensor, twin: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
+    """The twin of t; where the original writes into t, t is written too, whoever reads it next."""
+    return t.copy_(twin(t.clone())) if inplace else twin(t)
+
+
+def _relu(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+    return _written(input, lambda t: softplus(t, beta), inplace)
+
+
+def _relu_(beta: float, input: Tensor) -> Tensor:
+    return _relu(beta, input, inplace=True)
+
+
+def _hardtanh(beta: float, input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
+    return _written(input, lambda t: min_val + softplus(t - min_val, beta) - softplus(t - max_val, beta), inplace)
+
+
+def _relu6(beta: float, input: Tensor, inplace: bool = False) -> Tensor:
+    return _hardtanh(beta, input, 0.0, 6.0, inplace)
+
+
+def _leaky_relu(beta: float, input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    return _written(input, lambda t: negative_slope * t + (1 - negative_slope) * softplus(t, beta), inplace)
+
+
+def _leaky_relu_(beta: float, input: Tensor, negative_slope: float = 0.01) -> Tensor:
+    return _leaky_relu(beta, input, negative_slope, inplace=True)
+
+
+def _prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
+    slope = weight.view(-1, *[1] * (input.ndim - 2)) if weight.numel() > 1 else weight
+    return slope * input + (1 - slope) * softplus(input, beta)
+
+
+def _clamp(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
+    """clamp(min=0) is a ReLU under another name; any other clamp is left alone."""
+    is_relu = max is None and isinstance(min, int | float) and min == 0
+    return softplus(input, beta) if is_relu else None
+
+
+def _batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    if training or running_mean is None or running_var is None:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
+    shift = -running_mean * scale + (0.0 if bias is None else bias)
+    broadcast = (-1, *[1] * (input.ndim - 2))
+    return torch.addcmul(shift.view(broadcast), input, scale.view(broadcast))
+
+
+_TWINS: dict[Any, Callable[..., Tensor | None]] = {
+    F.relu: _relu,
+    torch.relu: _relu,
+    Tensor.relu: _relu,
+    torch.relu_: _relu_,
+    Tensor.relu_: _relu_,
+    F.relu6: _relu6,
+    F.hardtanh: _hardtanh,
+    F.leaky_relu: _leaky_relu,
+    F.leaky_relu_: _leaky_relu_,
+    F.prelu: _prelu,
+    torch.prelu: _prelu,
+    torch.clamp: _clamp,
+    Tensor.clamp: _clamp,
+    torch.clamp_min: _clamp,
+    Tensor.clamp_min: _clamp,
+}

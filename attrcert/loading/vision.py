@@ -1,0 +1,29 @@
+"""The one importer of torchvision, which needs a word before it meets a CPU-only torch."""
+
+import importlib
+from types import ModuleType
+
+import torch
+
+# A stock torchvision wheel beside a CPU-only torch has no compiled operators, and importing it dies while it
+# registers fake kernels for these two. Declaring their schemas is enough for datasets, models and transforms.
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_declared: list[torch.library.Library] = []
+
+
+def torchvision(module: str = "") -> ModuleType:
+    """torchvision, or one of its modules."""
+    name = f"torchvision.{module}" if module else "torchvision"
+    try:
+        return importlib.import_module(name)
+    except RuntimeError as error:
+        if "torchvision::nms does not exist" not in str(error) or _declared:
+            raise
+    library = torch.library.Library("torchvision", "DEF")
+    for schema in _SCHEMAS:
+        library.define(schema)
+    _declared.append(library)
+    return importlib.import_module(name)

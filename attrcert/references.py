@@ -1,0 +1,43 @@
+"""The papers whose theorems attrcert computes, by the key used in docstrings and in `attrcert catalogue`."""
+
+from typing import NamedTuple
+
+
+class Paper(NamedTuple):
+    authors: str
+    title: str
+    venue: str
+
+
+PAPERS: dict[str, Paper] = {
+    "wang2023practical": Paper(
+        "Wang & Kong", "A Practical Upper Bound for the Worst-Case Attribution Deviations", "CVPR 2023"
+    ),
+    "wang2024certified": Paper(
+        "Wang & Kong", "Certified l2 Attribution Robustness via Uniformly Smoothed Attributions", "2024"
+    ),
+    "wang2020smoothed": Paper("Wang et al.", "Smoothed Geometry for Robust Attribution", "NeurIPS 2020"),
+    "joo2023towards": Paper(
+        "Joo et al.", "Towards More Robust Interpretation via Local Gradient Alignment", "AAAI 2023"
+    ),
+    "kuczynski1992estimating": Paper(
+        "Kuczynski & Wozniakowski",
+        "Estimating the Largest Eigenvalue by the Power and Lanczos Algorithms with a Random Start",
+        "SIAM J. Matrix Anal. Appl. 1992",
+    ),
+    "simonyan2013deep": Paper(
+        "Simonyan et al.",
+        "Deep Inside Convolutional Networks: Visualising Image Classification Models and Saliency Maps",
+        "2013",
+    ),
+    "shrikumar2017learning": Paper(
+        "Shrikumar et al.", "Learning Important Features Through Propagating Activation Differences", "ICML 2017"
+    ),
+    "sundararajan2017axiomatic": Paper("Sundararajan et al.", "Axiomatic Attribution for Deep Networks", "ICML 2017"),
+    "dombrowski2019explanations": Paper(
+        "Dombrowski et al.", "Explanations Can Be Manipulated and Geometry Is to Blame", "NeurIPS 2019"
+    ),
+    "nesterov1998semidefinite": Paper(
+        "Nesterov", "Semidefinite Relaxation and Nonconvex Quadratic Optimization", "Optim. Methods Softw. 1998"
+    ),
+}

@@ -1,0 +1,50 @@
+"""Families: a name to a frozen dataclass whose fields are its hyper-parameters; near names are suggested."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Generic, TypeVar
+
+from attrcert.errors import UsageError
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
+    """The error for a name that is not in a family, with the nearest one."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else "see `attrcert catalogue`"
+    return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=hint)
+
+
+T = TypeVar("T")
+
+
+class Family(Generic[T]):
+    """Named members of one kind with aliases; `make` builds one with its hyper-parameters."""
+
+    def __init__(self, kind: str, members: Mapping[str, type[T]], aliases: Mapping[str, str] | None = None) -> None:
+        self.kind = kind
+        self._members = dict(members)
+        self._aliases = dict(aliases or {})
+
+    def name(self, name: str) -> str:
+        """The full name of a name or alias."""
+        full = self._aliases.get(name, name)
+        if full not in self._members:
+            raise unknown(self.kind, name, [*self._members, *self._aliases])
+        return full
+
+    def make(self, name: str, **parameters: Any) -> T:
+        """A member with those of `parameters` that are its fields; the others are not its concern."""
+        member = self._members[self.name(name)]
+        fields = {field.name for field in dataclasses.fields(member)}  # type: ignore[arg-type]
+        return member(**{key: value for key, value in parameters.items() if key in fields})
+
+    def aliases(self, name: str) -> tuple[str, ...]:
+        return tuple(alias for alias, full in self._aliases.items() if full == name)
+
+    def items(self) -> Iterator[tuple[str, type[T]]]:
+        yield from self._members.items()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)

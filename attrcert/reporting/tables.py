@@ -1,0 +1,23 @@
+"""Tables on a terminal."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from attrcert.reporting.summaries import TextTable
+
+
+def show(table: TextTable, console: Console) -> None:
+    """Title and facts, the grid, the notes."""
+    console.print(Text(table.title, style="bold"))
+    for fact in table.facts:
+        console.print(Text(fact, style="dim"))
+    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for name in table.header:
+        words = name in ("figure", "guarantee")
+        grid.add_column(name, justify="left" if words else "right", no_wrap=True)
+    for cells in table.cells:
+        grid.add_row(*(Text(cell) for cell in cells))
+    console.print(grid)
+    for note in table.notes:
+        console.print(Text(note))

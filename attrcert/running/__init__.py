@@ -1,0 +1,1 @@
+"""Runs: configuration, checks before them, batches of rows."""

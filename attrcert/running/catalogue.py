@@ -1,0 +1,82 @@
+"""What attrcert has, by family: name, meaning in one line, reference."""
+
+import inspect
+import json
+import re
+from pathlib import Path
+
+from safetensors import safe_open
+
+from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.certificates import (
+    ce_hessian,
+    l2_spectral,
+    label_dual,
+    linf_corollary,
+    linf_row_sums,
+    linf_scaled,
+    taylor_correction,
+)
+from attrcert.loading import bundled
+from attrcert.loading.architectures import BUNDLED
+from attrcert.references import PAPERS
+from attrcert.vocabulary import Guarantee
+
+Entry = dict[str, str]
+
+CERTIFICATES = {
+    "spectral (l2, lp)": l2_spectral,
+    "scaled (linf)": linf_scaled,
+    "row-sums (linf)": linf_row_sums,
+    "corollary (linf)": linf_corollary,
+    "gram (--loss-hessian)": ce_hessian,
+    "correction c": taylor_correction,
+    "label constraint": label_dual,
+}
+
+
+def families() -> dict[str, list[Entry]]:
+    """All families; entries are read from the docstrings, so that they say what the code says."""
+    attributions = [
+        _entry(_with_aliases(name), inspect.getdoc(member) or "", _module_claim(member))
+        for name, member in ATTRIBUTIONS.items()
+    ]
+    attributions.append(
+        _entry("loss-gradient (--loss-hessian)", inspect.getdoc(LossGradient) or "", _module_claim(LossGradient))
+    )
+    return {
+        "attributions": attributions,
+        "certificates": [
+            _entry(name, module.__doc__ or "", module.__doc__ or "") for name, module in CERTIFICATES.items()
+        ],
+        "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
+        "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
+        "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
+        "guarantees": [_entry(guarantee.value, guarantee.meaning, "") for guarantee in Guarantee],
+    }
+
+
+def _entry(name: str, text: str, source: str) -> Entry:
+    paragraph = " ".join(text.split("\n\n")[0].split())
+    keys = [key for key in re.findall(r"\[([a-z]+\d{4}[a-z]+)", source.split("\n\n")[0]) if key in PAPERS]
+    reference = "; ".join(f"{PAPERS[key].authors}, {PAPERS[key].venue}" for key in keys)
+    return {"name": name, "meaning": re.sub(r" ?\[[a-z]+\d{4}[^\]]*\]", "", paragraph), "reference": reference}
+
+
+def _with_aliases(name: str) -> str:
+    aliases = ATTRIBUTIONS.aliases(name)
+    return f"{name} ({', '.join(aliases)})" if aliases else name
+
+
+def _module_claim(member: type) -> str:
+    return inspect.getdoc(inspect.getmodule(member)) or ""
+
+
+def _model_meaning(path: Path) -> str:
+    with safe_open(path, framework="np") as file:
+        facts = {key.removeprefix("attrcert."): value for key, value in (file.metadata() or {}).items()}
+    accuracy = f"{float(facts['test_accuracy']):.1%} test accuracy"
+    if "adversarial_accuracy" in facts:
+        accuracy += f", {float(facts['adversarial_accuracy']):.1%} under the attack it was trained against"
+    return f"{facts['arch']} {json.loads(facts['arch_args'])}: {accuracy}"

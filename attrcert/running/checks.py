@@ -1,0 +1,348 @@
+"""Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from attrcert.attributions.gradient import Hessian, gradient
+from attrcert.errors import AttrcertError, ModelError
+from attrcert.loading.classifier import Classifier
+
+LEAST_AGREEMENT = 0.95
+
+
+class Level(StrEnum):
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check saw, and what to do about it."""
+
+    check: str
+    level: Level
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How close the softplus twin is to the network it stands for."""
+
+    samples: int
+    agreement: float
+    logit_gap: float
+    cosine: float
+
+
+def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """Logits of shape (batch, classes), finite on at least one sample."""
+    name = "outputs"
+    try:
+        with torch.no_grad():
+            logits = f(x)
+    except AttrcertError as error:
+        return Finding(name, Level.FAIL, error.message, error.hint)
+    except Exception as error:
+        shape = tuple(x.shape[1:])
+        hint = "check --arch, --resize, --crop and --channels"
+        return Finding(name, Level.FAIL, f"the model rejects images of shape {shape}: {_first_line(error)}", hint)
+    if logits.shape[1] < 2:
+        return Finding(name, Level.FAIL, f"a classifier needs at least 2 classes, got {logits.shape[1]}")
+    if not logits.isfinite().any():
+        return Finding(
+            name, Level.FAIL, "the model's outputs are NaN or infinite", "check the weights and --mean/--std"
+        )
+    return Finding(name, Level.OK, f"{logits.shape[1]} classes, logits finite")
+
+
+def determinism(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """The same input gives the same output."""
+    with torch.no_grad():
+        gap = (f(x) - f(x)).abs().max().item()
+    if gap == 0:
+        return Finding("determinism", Level.OK, "two passes agree to the bit")
+    return Finding(
+        "determinism", Level.FAIL, f"two passes differ by {gap:.2g}", "the model draws random numbers in eval mode"
+    )
+
+
+def batch_coupling(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """A sample alone gives what it gives in a batch; otherwise one product would mix samples."""
+    name = "batch coupling"
+    if len(x) < 2:
+        return Finding(name, Level.WARN, "not checked: it takes at least two samples")
+    with _outputs_by_module(f.network) as together, torch.no_grad():
+        logits = f(x)
+    with _outputs_by_module(f.network) as alone, torch.no_grad():
+        single = f(x[:1])
+    tolerance = 1e-4 if x.dtype == torch.float32 else 1e-9
+    if _relative(single[0], logits[0]) <= tolerance:
+        return Finding(name, Level.OK, "a sample alone gives what it gives in a batch")
+    culprit = next(
+        (m for m, out in alone.items() if m in together and _differs(out, together[m], tolerance)), "the model"
+    )
+    return Finding(
+        name,
+        Level.FAIL,
+        f"{culprit} mixes the samples of a batch",
+        "every sample must be computed independently of the others",
+    )
+
+
+def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """The gradient can be differentiated, and is not constant."""
+    name = "second derivative"
+    v = torch.randn(len(x), x[0].numel(), generator=torch.Generator().manual_seed(0)).to(x)
+    try:
+        product = Hessian(f, x, f(x).argmax(1)).matvec(v)
+    except RuntimeError as error:
+        return Finding(
+            name,
+            Level.FAIL,
+            f"the gradient cannot be differentiated: {_first_line(error)}",
+            "an operation has no second derivative",
+        )
+    if not product.isfinite().all():
+        return Finding(
+            name,
+            Level.FAIL,
+            "the Hessian product has NaN or infinity",
+            "an operation's second derivative is not finite",
+        )
+    if product.abs().max() == 0:
+        return Finding(
+            name,
+            Level.FAIL,
+            "the Hessian is zero at every sample (a ReLU network is piecewise linear): a bound of 0 would mean nothing",
+            "use --softplus-beta 20, or --loss-hessian for the gradient of the loss",
+        )
+    return Finding(name, Level.OK, "Hessian products work and are not zero")
+
+
+def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """The Hessian product equals a central difference of gradients, in float64."""
+    name = "Hessian against finite difference"
+    try:
+        network = copy.deepcopy(f.network).double()
+        exact = Classifier(network, f.mean, f.std, f.output, f.beta)
+        z = x.double()
+        y = exact(z).argmax(1)
+        v = torch.randn(len(z), z[0].numel(), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(
+            z.device
+        )
+        v = v / v.norm(dim=1, keepdim=True)
+        step = 1e-5 * v.view_as(z)
+        difference = (gradient(exact, z + step, y) - gradient(exact, z - step, y)) / 2e-5
+        gap = _relative(Hessian(exact, z, y).matvec(v), difference)
+    except Exception as error:
+        return Finding(name, Level.WARN, f"not checked: {_first_line(error)}", "the model does not run in float64")
+    if gap <= 1e-4:
+        return Finding(name, Level.OK, f"agree to {gap:.1g} relative")
+    return Finding(
+        name,
+        Level.WARN,
+        f"differ by {gap:.1g} relative",
+        "the gradient has a kink or a jump near a sample, or an operation's derivative is wrong",
+    )
+
+
+_KINKS = {
+    "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it",
+    "relu": "a ReLU that has no smooth twin here",
+    "hardswish": "hardswish has kinks",
+    "hardsigmoid": "hardsigmoid has kinks",
+    "threshold": "threshold has a jump or a kink",
+    "shrink": "a shrinkage function has kinks",
+}
+
+
+def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
+    """Operations whose gradient jumps, by module."""
+    with _Called(f.network) as called, torch.no_grad():
+        f(x[:1])
+    found: dict[str, list[str]] = {}
+    for function, module in called.names:
+        for word, reason in _KINKS.items():
+            if word in function and not (word == "relu" and f.beta is not None):
+                found.setdefault(reason, []).append(module)
+    if not found:
+        return [Finding("kinks", Level.OK, "no operation whose gradient jumps was seen")]
+    hint = "first-order figures say nothing beyond the nearest switch; use average pooling or strides"
+    return [Finding("kinks", Level.WARN, f"{reason} ({_some(modules)})", hint) for reason, modules in found.items()]
+
+
+def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | None, Finding]:
+    """The softplus twin against the original: same labels, close logits, aligned gradients."""
+    if f.beta is None or not f.replaced(x[:1]):
+        return None, Finding("softplus twin", Level.OK, "the network runs with its own activations")
+    original = f.original()
+    with torch.no_grad():
+        twin, own = f(x), original(x)
+    y = own.argmax(1)
+    cosine = F.cosine_similarity(gradient(f, x, y), gradient(original, x, y), dim=1)
+    measured = Fidelity(
+        len(x), (twin.argmax(1) == y).double().mean().item(), (twin - own).abs().max().item(), cosine.mean().item()
+    )
+    count = ", ".join(f"{number} {kind}" for kind, number in f.replaced(x[:1]).items())
+    message = (
+        f"{count} run as softplus, beta {f.beta:g}: same label on {measured.agreement:.0%} of {len(x)} samples, "
+        f"largest logit gap {measured.logit_gap:.2g}, mean cosine of the gradients {measured.cosine:.2f}"
+    )
+    if measured.agreement >= LEAST_AGREEMENT:
+        return measured, Finding("softplus twin", Level.OK, message)
+    return measured, Finding(
+        "softplus twin",
+        Level.WARN,
+        message,
+        "the bounds speak of the twin; a larger --softplus-beta stays closer to the ReLU network",
+    )
+
+
+def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> Finding:
+    """Well above chance on the labels, or something about normalisation or label order is wrong."""
+    known = [(i, label) for i, label in enumerate(labels) if label is not None]
+    if not known:
+        return Finding("accuracy", Level.WARN, "not checked: the data have no labels")
+    with torch.no_grad():
+        logits = f(x)
+    beyond = [label for _, label in known if not 0 <= label < logits.shape[1]]
+    if beyond:
+        return Finding(
+            "accuracy",
+            Level.FAIL,
+            f"labels must be below {logits.shape[1]}, the number of classes, got {beyond[0]}",
+            "is this the data set that the model was trained for?",
+        )
+    hits = sum(int(logits[i].argmax()) == label for i, label in known) / len(known)
+    if len(known) >= 32 and hits < 2 / logits.shape[1]:
+        return Finding(
+            "accuracy",
+            Level.WARN,
+            f"{hits:.0%} of {len(known)} samples: hardly above chance",
+            "check --mean and --std, the order of the labels and --softplus-beta",
+        )
+    return Finding("accuracy", Level.OK, f"{hits:.0%} of {len(known)} samples")
+
+
+def input_range(x: Float[Tensor, "b *shape"]) -> Finding:
+    """Pixels in [0, 1] that use the range."""
+    low, high = x.min().item(), x.max().item()
+    if high <= 2 / 255:
+        return Finding(
+            "input range", Level.WARN, f"pixels lie in [{low:g}, {high:g}]", "were they divided by 255 twice?"
+        )
+    return Finding("input range", Level.OK, f"pixels lie in [{low:g}, {high:g}]")
+
+
+def before_run(
+    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], *, needs_curvature: bool
+) -> tuple[Fidelity | None, list[Finding]]:
+    """The light version: what would make every figure wrong stops the run."""
+    few = x[:4]
+    seen = _passed(outputs(f, few))
+    measured, twin = fidelity(f, x)
+    findings = [
+        seen,
+        _passed(determinism(f, few)),
+        _passed(batch_coupling(f, few)),
+        _passed(accuracy(f, x, labels)),
+        twin,
+        *kinks(f, few),
+    ]
+    if needs_curvature:
+        findings.append(_passed(curvature(f, few)))
+    return measured, findings
+
+
+def _passed(finding: Finding) -> Finding:
+    if finding.level is Level.FAIL:
+        raise ModelError(f"{finding.check}: {finding.message}", hint=finding.hint)
+    return finding
+
+
+def diagnose(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> list[Finding]:
+    """All checks; later ones are left out where an earlier one makes them meaningless."""
+    few = x[:4]
+    findings = [input_range(x), outputs(f, few)]
+    if findings[-1].level is Level.FAIL:
+        return findings
+    findings += [determinism(f, few), batch_coupling(f, few), fidelity(f, x)[1], *kinks(f, few), curvature(f, few)]
+    if all(finding.level is not Level.FAIL for finding in findings):
+        findings.append(finite_difference(f, few))
+    return [*findings, accuracy(f, x, labels)]
+
+
+class _Called(TorchFunctionMode):
+    """Notes which torch functions are called, and by which module."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self._network = network
+        self._stack = [type(network).__name__]
+        self.names: list[tuple[str, str]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(((resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2], self._stack[-1]))
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self) -> "_Called":
+        self._handles = []
+        for name, module in self._network.named_modules():
+            self._handles.append(
+                module.register_forward_pre_hook(lambda *_, name=name: self._stack.append(name or "the model"))
+            )
+            self._handles.append(module.register_forward_hook(lambda *_: self._stack.pop() and None, always_call=True))
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+        super().__exit__(*reason)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _outputs_by_module(network: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """The first output row of every leaf module, in calling order."""
+    seen: dict[str, Tensor] = {}
+
+    def note(name: str, output: Any) -> None:
+        if isinstance(output, Tensor) and output.ndim:
+            seen.setdefault(name, output[0].detach().clone())
+
+    leaves = [(name, module) for name, module in network.named_modules() if not list(module.children())]
+    handles = [module.register_forward_hook(lambda _m, _i, out, name=name: note(name, out)) for name, module in leaves]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _differs(a: Tensor, b: Tensor, tolerance: float) -> bool:
+    return a.shape != b.shape or _relative(a, b) > tolerance
+
+
+def _relative(a: Tensor, b: Tensor) -> float:
+    return ((a - b).abs().max() / b.abs().max().clamp_min(1e-30)).item()
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _some(names: list[str], most: int = 3) -> str:
+    unique = list(dict.fromkeys(names))
+    return ", ".join(unique[:most]) + (f" and {len(unique) - most} more" if len(unique) > most else "")

@@ -1,0 +1,60 @@
+"""How many samples to take at once: from the bytes that one sample's graph holds, measured on the sample itself."""
+
+import re
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.errors import UsageError
+from attrcert.types import Attribution, Logits
+
+# Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
+MOST_POINTS = {"cpu": 512, "cuda": 4096}
+MOST_SAMPLES = {"cpu": 64, "cuda": 256}
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
+def parse_bytes(text: str) -> int:
+    """Sizes such as 4GB or 800M."""
+    match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    if not match or float(match[1]) <= 0:
+        raise UsageError(f"memory must be a size such as 4GB or 800MB, got {text!r}")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def batch_size(
+    attribution: Attribution,
+    f: Logits,
+    x: Float[Tensor, "1 *shape"],
+    y: Int64[Tensor, " 1"],
+    *,
+    memory: int,
+    basis: int,
+) -> int:
+    """Samples whose graphs and `basis` Krylov vectors fit into `memory` bytes."""
+    # a product walks the graph once more and needs room of the same order
+    each = 2 * sample_bytes(attribution, f, x, y) + basis * x.numel() * x.element_size()
+    kind = x.device.type if x.device.type in MOST_SAMPLES else "cpu"
+    points = getattr(attribution, "steps", 1)
+    return max(1, min(memory // max(each, 1), MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
+
+
+def sample_bytes(attribution: Attribution, f: Logits, x: Float[Tensor, "1 *shape"], y: Int64[Tensor, " 1"]) -> int:
+    """What a second sample adds to the tensors that autograd keeps; the weights are in the first one's share."""
+    one, two = (_saved_bytes(attribution, f, x.repeat(b, *[1] * (x.ndim - 1)), y.repeat(b)) for b in (1, 2))
+    return max(0, two - one)
+
+
+def _saved_bytes(attribution: Attribution, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> int:
+    seen: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        seen[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept):
+        explained = attribution.explain(f, x, y)
+    del explained  # alive until here, so that no storage was freed and counted twice
+    return sum(seen.values())

@@ -1,0 +1,72 @@
+"""From a configuration's words to the attribution and the theorems they name."""
+
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions.baselines import parse_baseline
+from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.certificates.ce_hessian import CrossEntropyHessian
+from attrcert.certificates.first_order import Certifier
+from attrcert.certificates.l2_spectral import L2Spectral
+from attrcert.certificates.linf_corollary import LinfCorollary
+from attrcert.certificates.linf_row_sums import LinfRowSums
+from attrcert.certificates.linf_scaled import LinfScaled
+from attrcert.errors import UsageError
+from attrcert.linalg.enclosure import TopSingularValue
+from attrcert.running.config import BoundConfig
+from attrcert.types import Attribution
+from attrcert.vocabulary import NormKind
+
+
+def torch_dtype(config: BoundConfig) -> torch.dtype:
+    return {"float32": torch.float32, "float64": torch.float64}[config.dtype]
+
+
+def solver(config: BoundConfig) -> TopSingularValue:
+    return TopSingularValue(slack=config.slack, failure=config.failure, max_steps=config.max_steps)
+
+
+def explainer(config: BoundConfig, mean: tuple[float, ...] | None) -> Attribution:
+    """The attribution; `mean` is the model's, which a baseline may name."""
+    name = ATTRIBUTIONS.name(config.attribution)
+    if config.loss_hessian:
+        if name != "saliency":
+            raise UsageError(
+                f"--loss-hessian bounds the gradient of the loss and takes no other attribution, got {name}"
+            )
+        return LossGradient()
+    return ATTRIBUTIONS.make(
+        name,
+        steps=config.ig_steps,
+        quadrature=config.quadrature,
+        baseline=parse_baseline(config.baseline, mean),
+        chunk=config.ig_chunk,
+    )
+
+
+def certifiers(config: BoundConfig) -> tuple[Certifier, ...]:
+    """The theorems to apply; the smallest of their bounds is reported."""
+    if config.ball.kind is not NormKind.LINF:
+        return (CrossEntropyHessian(config.ball) if config.loss_hessian else L2Spectral(config.ball, solver(config)),)
+    made: dict[str, Certifier] = {
+        "scaled": LinfScaled(solver(config)),
+        "row-sums": LinfRowSums(),
+        "corollary": LinfCorollary(solver(config)),
+    }
+    return tuple(made[method] for method in dict.fromkeys(config.linf_method))
+
+
+def attribution_label(config: BoundConfig) -> str:
+    """The attribution cell: the method and the parameters that change its value."""
+    name = "loss-gradient" if config.loss_hessian else ATTRIBUTIONS.name(config.attribution)
+    if name != "integrated-gradients":
+        return name
+    return f"{name}(steps={config.ig_steps}, quadrature={config.quadrature}, baseline={config.baseline})"
+
+
+def configuration(config: BoundConfig) -> dict[str, Any]:
+    """Everything that a result depends on, for the manifest."""
+    return {**asdict(config), "attribution": attribution_label(config)}

@@ -1,0 +1,142 @@
+"""Nouns without tensors: norms, balls, guarantees, statuses, and how numbers are read and rounded."""
+
+import math
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from enum import StrEnum
+from fractions import Fraction
+
+from attrcert.errors import UsageError
+
+
+class Guarantee(StrEnum):
+    """What a figure promises, from the strongest to the weakest."""
+
+    PROVED = "proved"
+    CONFIDENCE = "confidence"
+    CORRECTED = "corrected"
+    FIRST_ORDER = "first-order"
+    EMPIRICAL = "empirical"
+
+    @property
+    def meaning(self) -> str:
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    Guarantee.PROVED: "holds for every perturbation in the ball",
+    Guarantee.CONFIDENCE: "holds for every perturbation in the ball, with probability 1-failure over the program's own draws",
+    Guarantee.CORRECTED: "first-order, times a factor measured at one direction: an estimate, not a certificate",
+    Guarantee.FIRST_ORDER: "bounds the linearised attribution only: an estimate of the true worst case that attacks can exceed",
+    Guarantee.EMPIRICAL: "what an attack or a sample reached: a lower bound on the worst case",
+}
+
+
+class Status(StrEnum):
+    """How a sample's row ended; `error:<kind>` stands beside these."""
+
+    OK = "ok"
+    MISCLASSIFIED = "misclassified"
+    VACUOUS = "vacuous"
+    NOT_CONVERGED = "not-converged"
+
+
+class SolverStatus(StrEnum):
+    """How an iterative enclosure ended."""
+
+    CONVERGED = "converged"
+    EXHAUSTED = "exhausted"  # the Krylov space is the whole space: exact up to rounding
+    STEP_LIMIT = "step-limit"
+
+
+class NormKind(StrEnum):
+    L2 = "l2"
+    LP = "lp"
+    LINF = "linf"
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A norm on perturbations: l2, linf, or lp with 1 <= p < infinity."""
+
+    kind: NormKind
+    p: float
+
+    @staticmethod
+    def parse(name: str, p: float | None = None) -> "Norm":
+        if name not in tuple(NormKind):
+            raise UsageError(f"norm must be one of {', '.join(NormKind)}, got {name!r}")
+        kind = NormKind(name)
+        if kind is NormKind.LP:
+            if p is None or not 1 <= p < math.inf:
+                raise UsageError(
+                    f"norm lp needs a finite p of at least 1, got {p}",
+                    hint="e.g. --norm lp --p 4; for p = inf use --norm linf",
+                )
+            return Norm(kind, p)
+        if p is not None:
+            raise UsageError(f"p goes with norm lp only, got norm {name} and p={p:g}")
+        return Norm(kind, math.inf if kind is NormKind.LINF else 2.0)
+
+    @property
+    def dual(self) -> float:
+        """The exponent q with 1/p + 1/q = 1."""
+        if self.p == 1:
+            return math.inf
+        return 1.0 if math.isinf(self.p) else self.p / (self.p - 1)
+
+    def l2_factor(self, d: int) -> float:
+        """max |delta|_2 over |delta|_p <= 1 in d dimensions (wang2023practical, Corollary 1)."""
+        return max(1.0, d ** (0.5 - 1 / self.p))
+
+    def __str__(self) -> str:
+        return f"l{self.p:g}" if self.kind is NormKind.LP else self.kind.value
+
+
+def parse_number(text: str) -> float:
+    """A decimal number or a fraction such as 8/255."""
+    try:
+        value = float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError) as error:
+        raise UsageError(f"expected a number or a fraction such as 8/255, got {text!r}") from error
+    return value
+
+
+def parse_eps(text: str | float) -> float:
+    """A perturbation size in pixel units."""
+    eps = parse_number(text) if isinstance(text, str) else float(text)
+    if not (math.isfinite(eps) and eps > 0):
+        raise UsageError(
+            f"eps must be positive and finite, got {text}", hint="eps is in pixel units (0 to 1), not 0 to 255"
+        )
+    return eps
+
+
+def parse_indices(text: str) -> tuple[int, ...]:
+    """Sample indices such as `3,17,100-199`, in the order given."""
+    picked: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+            raise UsageError(f"indices must look like 3,17,100-199, got {text!r}")
+        picked += range(int(first), int(last if dash else first) + 1)
+    return tuple(dict.fromkeys(picked))
+
+
+def round_up(value: float, digits: int = 3) -> str:
+    """An upper bound to `digits` significant digits, never below its value."""
+    return _rounded(value, digits, ROUND_CEILING)
+
+
+def round_down(value: float, digits: int = 3) -> str:
+    """A lower bound to `digits` significant digits, never above its value."""
+    return _rounded(value, digits, ROUND_FLOOR)
+
+
+def _rounded(value: float, digits: int, mode: str) -> str:
+    if not math.isfinite(value):
+        return str(value)
+    rounded = Context(prec=digits, rounding=mode).create_decimal(Decimal(value))
+    if rounded and not 1e-4 <= abs(rounded) < 10**7:
+        return f"{rounded:.{digits - 1}e}"
+    return f"{rounded:f}"

@@ -1,0 +1,107 @@
+"""Train a bundled model from its recipe: `python models/train.py RECIPE DATA_FOLDER` (see `make models`)."""
+
+import argparse
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attrcert.loading.architectures import BUNDLED
+
+
+def load(path: Path) -> tuple[Tensor, Tensor]:
+    """Pixels in [0, 1], channels first, and labels."""
+    with np.load(path) as arrays:
+        images = torch.from_numpy(arrays["images"]).permute(0, 3, 1, 2).float() / 255
+        return images.contiguous(), torch.from_numpy(arrays["labels"]).long()
+
+
+def adversarial(network: nn.Module, x: Tensor, y: Tensor, *, eps: float, steps: int, step_size: float) -> Tensor:
+    """Images within l2 distance eps of x, and in [0, 1], that raise the loss."""
+
+    def project(delta: Tensor) -> Tensor:
+        norms = delta.flatten(1).norm(dim=1).clamp_min(1e-12)
+        inside = delta * (eps / norms).clamp_max(1)[:, None, None, None]
+        return (x + inside).clamp(0, 1) - x
+
+    delta = torch.randn_like(x)
+    delta = project(delta * (eps * torch.rand(len(x), 1, 1, 1) / delta.flatten(1).norm(dim=1)[:, None, None, None]))
+    for _ in range(steps):
+        delta.requires_grad_()
+        (gradient,) = torch.autograd.grad(F.cross_entropy(network(x + delta), y), delta)
+        unit = gradient / gradient.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None, None]
+        delta = project(delta.detach() + step_size * unit)
+    return x + delta
+
+
+def accuracy(network: nn.Module, x: Tensor, y: Tensor) -> float:
+    with torch.no_grad():
+        hits = sum(
+            (network(xs).argmax(1) == ys).sum().item() for xs, ys in zip(x.split(500), y.split(500), strict=True)
+        )
+    return hits / len(y)
+
+
+def train(recipe: dict[str, Any], data: Path) -> tuple[nn.Module, dict[str, float]]:
+    """The trained network (normalisation outside it) and its measured accuracies."""
+    settings = recipe["training"]
+    torch.manual_seed(settings["seed"])
+    body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
+    mean = torch.tensor(recipe["model"]["mean"])[:, None, None]
+    std = torch.tensor(recipe["model"]["std"])[:, None, None]
+
+    class Normalised(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return body((x - mean) / std)
+
+    network = Normalised()
+    x, y = load(data / recipe["data"]["train"])
+    batches = -(-len(x) // settings["batch_size"])
+    optimiser = torch.optim.Adam(body.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"])
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimiser, settings["learning_rate"], total_steps=settings["epochs"] * batches
+    )
+    for epoch in range(settings["epochs"]):
+        for picked in torch.randperm(len(x)).split(settings["batch_size"]):
+            xs, ys = x[picked], y[picked]
+            if "adversary" in recipe:
+                xs = adversarial(network, xs, ys, **recipe["adversary"])
+            loss = F.cross_entropy(network(xs), ys)
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        print(f"epoch {epoch + 1}/{settings['epochs']}: last loss {loss.item():.4f}", flush=True)
+    x, y = load(data / recipe["data"]["test"])
+    measured = {"test_accuracy": accuracy(network, x, y)}
+    if "adversary" in recipe:
+        x, y = x[:1000], y[:1000]
+        measured["adversarial_accuracy"] = accuracy(network, adversarial(network, x, y, **recipe["adversary"]), y)
+    return body, measured
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("data", type=Path)
+    options = parser.parse_args()
+    recipe = tomllib.loads(options.recipe.read_text())
+    body, measured = train(recipe, options.data)
+    print(measured)
+    if measured["test_accuracy"] < recipe["training"]["least_accuracy"]:
+        raise SystemExit(f"test accuracy {measured['test_accuracy']:.4f} is below the recipe's least_accuracy")
+    facts = {**recipe["model"], "classes": recipe["data"]["classes"], **measured}
+    metadata = {
+        f"attrcert.{key}": value if isinstance(value, str) else json.dumps(value) for key, value in facts.items()
+    }
+    save_file(body.state_dict(), options.recipe.with_name("weights.safetensors"), metadata=metadata)
+
+
+if __name__ == "__main__":
+    main()
