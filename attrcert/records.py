@@ -109,9 +109,11 @@ def to_csv(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) -> s
 
 def read_rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Cell]]:
     """The whole rows of a CSV; a torn last line is left out."""
-    text = path.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    reader = csv.DictReader(io.StringIO(whole))
+    content = path.read_bytes()
+    whole = content[: content.rfind(b"\n") + 1]
+    while whole.count(b'"') % 2:  # torn inside a quoted cell of several lines
+        whole = whole[: whole.rfind(b"\n", 0, -1) + 1]
+    reader = csv.DictReader(io.StringIO(whole.decode(), newline=""))
     names = [column.name for column in columns]
     if reader.fieldnames != names:
         raise ResumeError(
@@ -138,6 +140,8 @@ class RowFile:
             raise UsageError("--resume and --overwrite exclude each other")
         if not path.parent.is_dir():
             raise UsageError(f"there is no folder {path.parent} to write {path.name} into")
+        if path.is_dir():
+            raise UsageError(f"the rows go into a file, and {path} is a folder")
         if path.exists() and not (resume or overwrite):
             raise UsageError(f"{path} exists", hint="--resume continues that run, --overwrite replaces it")
         if resume and path.exists():
@@ -202,4 +206,6 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         ) from error
     except json.JSONDecodeError as error:
         raise ResumeError(f"cannot resume: the manifest {path.name} is not JSON", hint="use --overwrite") from error
-    return dict(manifest)
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("identity"), dict):
+        raise ResumeError(f"cannot resume: {path.name} is not a manifest", hint="use --overwrite")
+    return manifest

@@ -97,7 +97,7 @@ def parse_number(text: str) -> float:
     """A decimal number or a fraction such as 8/255."""
     try:
         value = float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError) as error:
+    except (ValueError, ZeroDivisionError, OverflowError) as error:
         raise UsageError(f"expected a number or a fraction such as 8/255, got {text!r}") from error
     return value
 
@@ -117,7 +117,7 @@ def parse_indices(text: str) -> tuple[int, ...]:
     picked: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
             raise UsageError(f"indices must look like 3,17,100-199, got {text!r}")
         picked += range(int(first), int(last if dash else first) + 1)
     return tuple(dict.fromkeys(picked))

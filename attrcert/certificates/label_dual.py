@@ -123,31 +123,76 @@ class LabelDual:
 
 
 def _multipliers(P: np.ndarray, A: np.ndarray, b: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray, float]:
-    """M, nu and kappa that make the claim's bound small on a section; any result is valid."""
-    k, r = A.shape
-    scale = max(float(np.linalg.eigvalsh(P)[-1]), 1e-300)
-    upper = np.triu_indices(k, 1)
-    size = len(upper[0])
-    # units in which multipliers of order one matter
-    unit = np.maximum(np.linalg.norm(A, axis=1), 1e-300)
+    """M, nu and kappa that make the claim's bound small on a section; any result is valid, and zero is one of them."""
+    problem = _Section.of(P, A, b, tau)
+    bounds = [(0.0, 1e6)] * (problem.size - 1) + [(-20.0, 20.0)]
+    best = np.r_[np.zeros(problem.size - 1), -16.0]
+    for log_kappa in (-3.0, 0.0):
+        z = np.r_[np.full(problem.pairs, 0.1), np.full(len(b), 0.01), log_kappa]
+        for sharpness in (10.0, 100.0, 1e3, 1e4):  # lambda_max is not smooth: approach it through its soft maximum
+            solved = minimize(
+                problem.bound,
+                z,
+                args=(sharpness,),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=bounds,
+                options={"maxiter": 100},
+            )
+            z = solved.x
+        best = min(best, z, key=lambda point: problem.bound(point, 1e9)[0])
+    return problem.multipliers(best)
 
-    def read(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
-        M = np.zeros((k, k))
-        M[upper] = z[:size] ** 2
-        M = scale * (M + M.T) / np.outer(unit, unit)
-        return M, scale * z[size:-1] ** 2 / unit, tau * float(np.exp(np.clip(z[-1], -20, 20)))
 
-    def bound(z: np.ndarray) -> float:
-        M, nu, kappa = read(z)
-        G = np.empty((r + 1, r + 1))
-        G[:r, :r] = P + A.T @ M @ A
-        G[:r, r] = G[r, :r] = -A.T @ (M @ b + nu / 2) / np.sqrt(kappa)
-        G[r, r] = (b @ M @ b + nu @ b) / kappa
-        return float((tau + kappa) * np.linalg.eigvalsh(G)[-1])
+@dataclass(frozen=True)
+class _Section:
+    """The claim's bound on a small space, in units in which multipliers of order one matter."""
 
-    starts = [np.r_[np.full(size, m), np.full(k, 0.1), 0.0] for m in (0.3, 0.7, 1.2)]
-    results = [
-        minimize(bound, z, method="Nelder-Mead", options={"maxfev": 1500, "xatol": 1e-4, "fatol": 1e-7 * tau * scale})
-        for z in starts
-    ]
-    return read(min(results, key=lambda result: result.fun).x)
+    P: Float[Tensor, "r r"]
+    A: Float[Tensor, "k r"]
+    b: Float[Tensor, " k"]
+    tau: float
+    scale: float
+    unit: Float[Tensor, " k"]
+
+    @staticmethod
+    def of(P: np.ndarray, A: np.ndarray, b: np.ndarray, tau: float) -> "_Section":
+        scale = max(float(np.linalg.eigvalsh(P)[-1]), 1e-300)
+        lengths = np.linalg.norm(A, axis=1)
+        unit = np.where(lengths > 0, lengths, 1.0)
+        tensors = (torch.from_numpy(part) for part in (P / scale, A / unit[:, None], b / unit, unit))
+        small, rows, margins, units = tensors
+        return _Section(small, rows, margins, tau, scale, units)
+
+    @property
+    def pairs(self) -> int:
+        return len(self.b) * (len(self.b) - 1) // 2
+
+    @property
+    def size(self) -> int:
+        return self.pairs + len(self.b) + 1
+
+    def bound(self, z: np.ndarray, sharpness: float) -> tuple[float, np.ndarray]:
+        """Relative to scale and tau, with the soft maximum of the eigenvalues, and its gradient."""
+        leaf = torch.tensor(z, requires_grad=True)
+        M, nu, kappa = self._read(leaf)
+        inner = M @ self.b
+        side = -self.A.T @ (inner + nu / 2) / kappa.sqrt()
+        corner = (self.b @ inner + nu @ self.b) / kappa
+        top = torch.cat([self.P + self.A.T @ M @ self.A, side[:, None]], dim=1)
+        G = torch.cat([top, torch.cat([side, corner[None]])[None]])
+        value = (self.tau + kappa) / self.tau * torch.logsumexp(sharpness * torch.linalg.eigvalsh(G), 0) / sharpness
+        (gradient,) = torch.autograd.grad(value, leaf)
+        return value.item(), gradient.numpy()
+
+    def multipliers(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """M, nu and kappa in the caller's units."""
+        M, nu, kappa = self._read(torch.from_numpy(z))
+        outer = torch.outer(self.unit, self.unit)
+        return (self.scale * M / outer).numpy(), (self.scale * nu / self.unit).numpy(), float(kappa)
+
+    def _read(self, z: Float[Tensor, " size"]) -> tuple[Float[Tensor, "k k"], Float[Tensor, " k"], Float[Tensor, ""]]:
+        k = len(self.b)
+        i, j = torch.triu_indices(k, k, 1)
+        M = torch.zeros(k, k, dtype=z.dtype).index_put((i, j), z[: self.pairs])
+        return M + M.T, z[self.pairs : -1], self.tau * z[-1].exp()

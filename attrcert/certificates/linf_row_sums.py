@@ -13,7 +13,7 @@ from attrcert.certificates.first_order import FirstOrder
 from attrcert.errors import UsageError
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING
-from attrcert.linalg.row_sums import sum_of_absolute_gram
+from attrcert.linalg.row_sums import root_of_absolute_gram
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import LinearMap
 
@@ -35,7 +35,7 @@ class LinfRowSums:
                 f"the limit is d = {LARGEST}",
                 hint="use --linf-method scaled, which is tighter and needs products only",
             )
-        upper = sum_of_absolute_gram(J, memory=self.memory).sqrt()
+        upper = root_of_absolute_gram(J, memory=self.memory)
         lower, signs = sign_ascent(J, draws.normal("rounding", self.sign_starts, n, like=J).transpose(0, 1))
         allowance = ROUNDING[J.dtype]
         return FirstOrder(

@@ -23,12 +23,13 @@ app.command()(doctor)
 app.command()(catalogue)
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         from importlib.metadata import version
 
         typer.echo(f"attrcert {version('attrcert')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -1,23 +1,23 @@
 """`attrcert bound`: per sample and eps, how far the attribution can be moved."""
 
-import shlex
-import signal
+import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attrcert.cli import options
-from attrcert.cli.console import stderr, talk
+from attrcert.cli.console import talk
+from attrcert.cli.session import compute
+from attrcert.cli.specs import data_spec, model_spec
 from attrcert.errors import UsageError
 from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
-from attrcert.vocabulary import parse_eps, parse_indices
+from attrcert.vocabulary import parse_eps
 
 if TYPE_CHECKING:
-    from attrcert.records import Row, RowFile
+    from attrcert.records import Row
     from attrcert.reporting.summaries import Summary
     from attrcert.running.bound import BoundRun
 
@@ -170,22 +170,12 @@ def bound(
         max_steps=max_steps, seed=seed, dtype=dtype,
     )  # fmt: skip
 
-    from attrcert.loading import bundled
-    from attrcert.loading.architectures import parse_argument
-    from attrcert.loading.checkpoints import ModelSpec
-    from attrcert.loading.datasets import DataSpec
     from attrcert.running.bound import RunOptions, open_run
 
-    model = ModelSpec(
-        checkpoint or bundled.DEFAULT_MODEL, arch, dict(parse_argument(a) for a in arch_arg or ()),
-        options.numbers(mean, "--mean"), options.numbers(std, "--std"), output, options.beta(softplus_beta),
-    )  # fmt: skip
+    model = model_spec(checkpoint, arch, arch_arg, output, mean, std, softplus_beta)
     if dataset is None and limit is None and indices is None:
         limit = BUNDLED_LIMIT
-    data = DataSpec(
-        dataset or bundled.DEFAULT_SAMPLE, data_root, download, resize, crop, channels, skip, limit,
-        parse_indices(indices) if indices else None,
-    )  # fmt: skip
+    data = data_spec(dataset, data_root, download, resize, crop, channels, skip, limit, indices)
     run = open_run(model, data, config, RunOptions(device, options.size(batch_size), memory))
     rows = compute(run, out=out, resume=resume, overwrite=overwrite, quiet=quiet)
     summary = render(run, rows, format_)
@@ -197,56 +187,8 @@ def bound(
         raise typer.Exit(4)
 
 
-def compute(run: "BoundRun", *, out: Path | None, resume: bool, overwrite: bool, quiet: bool) -> "list[Row]":
-    """All rows of the run, written as they come; what an interrupt leaves can be resumed."""
-    from collections import Counter
-
-    from attrcert.records import RowFile
-
-    file: RowFile | None = None
-    if out is not None:
-        file = RowFile(out, "bound", run.identity(), resume=resume, overwrite=overwrite)
-    if not quiet:
-        for finding in run.findings:
-            if finding.level == "warn":
-                talk(
-                    f"warning: {finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""),
-                    style="yellow",
-                )
-    rows: list[Row] = list(file.rows) if file else []
-    size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
-    facts: dict[str, Any] = {**run.environment(), "batch_size": size, "started": _now()}
-
-    def manifest(state: str) -> None:
-        if file is not None:
-            counts = Counter(str(row["status"]) for row in rows)
-            file.write_manifest({**facts, "ended": _now(), "state": state, "rows": len(rows), "status": dict(counts)})
-
-    manifest("running")
-    done = file.finished if file else frozenset()
-    try:
-        with _interruptible(), _progress(len(run.data.indices), len(done), quiet=quiet) as advance:
-            for batch in run.rows(
-                finished=done, size=size, warn=lambda message: talk(f"warning: {message}", style="yellow")
-            ):
-                if file is not None:
-                    file.append(batch)
-                rows += batch
-                advance(len({row["index"] for row in batch}))
-    except KeyboardInterrupt:
-        manifest("interrupted")
-        _say_how_to_resume(file, len(run.data.indices))
-        raise typer.Exit(4) from None
-    manifest("complete")
-    order = {index: place for place, index in enumerate(run.data.indices)}
-    return sorted(rows, key=lambda row: order[int(row["index"] or 0)])
-
-
 def render(run: "BoundRun", rows: "list[Row]", format_: str) -> "Summary":
     """The result on stdout."""
-    import json
-    from dataclasses import asdict
-
     from attrcert.records import COLUMNS, to_csv
     from attrcert.reporting.summaries import bound_table, markdown, summarise
 
@@ -266,61 +208,3 @@ def render(run: "BoundRun", rows: "list[Row]", format_: str) -> "Summary":
 
         show(bound_table(summary), Console(highlight=False))
     return summary
-
-
-def _say_how_to_resume(file: "RowFile | None", total: int) -> None:
-    if file is None:
-        talk("interrupted; nothing was saved, since there was no --out")
-        return
-    command = shlex.join(
-        ["attrcert", *[word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")], "--resume"]
-    )
-    talk(f"interrupted: {len(file.finished)} of {total} samples are in {file.path}. Go on with:\n  {command}")
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM, which schedulers send, ends a run as Ctrl-C does."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _progress(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
-    """A bar with rate and time left on stderr."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (
-        TextColumn("bounding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=stderr(), disable=quiet) as progress:
-        task = progress.add_task("", total=total, completed=done, rate="")
-
-        def advance(samples: int) -> None:
-            progress.advance(task, samples)
-            elapsed = progress.tasks[0].elapsed or 0
-            rate = (progress.tasks[0].completed - done) / elapsed if elapsed else 0
-            progress.update(task, rate=f"{rate:.3g} samples/s")
-
-        yield advance
-
-
-def _now() -> str:
-    from datetime import UTC, datetime
-
-    return datetime.now(UTC).isoformat(timespec="seconds")

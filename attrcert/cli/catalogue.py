@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
+from attrcert.errors import UsageError
 from attrcert.registry import unknown
 
 
@@ -22,6 +23,9 @@ def catalogue(
     ] = "table",
 ) -> None:
     """List attributions, certificates, bundled models and samples, and what the guarantees mean."""
+    if format_ not in ("table", "json"):
+        raise UsageError(f"--format must be table or json, got {format_!r}")
+
     from attrcert.running.catalogue import families
 
     found = families()

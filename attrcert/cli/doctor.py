@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
+from attrcert.cli.specs import data_spec, model_spec
 from attrcert.errors import UsageError
 from attrcert.running.config import DEFAULT_SOFTPLUS_BETA
-from attrcert.vocabulary import parse_indices
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -43,20 +43,10 @@ def doctor(
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 
-    from attrcert.loading import bundled
-    from attrcert.loading.architectures import parse_argument
-    from attrcert.loading.checkpoints import ModelSpec
-    from attrcert.loading.datasets import DataSpec
     from attrcert.running.bound import examine
 
-    model = ModelSpec(
-        checkpoint or bundled.DEFAULT_MODEL, arch, dict(parse_argument(a) for a in arch_arg or ()),
-        options.numbers(mean, "--mean"), options.numbers(std, "--std"), output, options.beta(softplus_beta),
-    )  # fmt: skip
-    data = DataSpec(
-        dataset or bundled.DEFAULT_SAMPLE, data_root, download, resize, crop, channels, skip, limit,
-        parse_indices(indices) if indices else None,
-    )  # fmt: skip
+    model = model_spec(checkpoint, arch, arch_arg, output, mean, std, softplus_beta)
+    data = data_spec(dataset, data_root, download, resize, crop, channels, skip, limit, indices)
     findings = examine(model, data, device=device, dtype=dtype)
     if format_ == "json":
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))

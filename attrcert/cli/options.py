@@ -122,7 +122,7 @@ def size(text: str) -> int | None:
     """A whole number, or auto."""
     if text == "auto":
         return None
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise UsageError(f"--batch-size must be auto or a whole number of at least 1, got {text!r}")
     return int(text)
 

@@ -218,7 +218,7 @@ def _statuses(reached: Bool[Tensor, " kept"], *, exhausted: bool) -> tuple[Solve
     return tuple(SolverStatus.CONVERGED if flag else otherwise for flag in reached.tolist())
 
 
-def _assembled(records: list[tuple[Int64[Tensor, " part"], Enclosure]]) -> Enclosure:
+def _assembled(records: list[tuple[Tensor, Enclosure]]) -> Enclosure:
     """The samples' enclosures in their first order; they finished at different steps."""
     order = torch.cat([rows for rows, _ in records]).argsort()
     parts = [part for _, part in records]

@@ -15,42 +15,65 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.linalg.draws import Draws
-from attrcert.linalg.maps import gram_product
 from attrcert.types import LinearMap
 
 
 @dataclass(frozen=True)
+class Scaling:
+    """D with mean 1, floored at 1e-9; the rows V it came from; `reached` = sqrt(tr(V^T P V)), which no D can beat."""
+
+    D: Float[Tensor, "b n"]
+    V: Float[Tensor, "b m n"]
+    reached: Float[Tensor, " b"]
+
+    def updated(self, rows: Int64[Tensor, " some"], other: "Scaling") -> "Scaling":
+        """This one with the samples `rows` taken from another."""
+        place = rows.to(self.D.device)
+        return Scaling(
+            self.D.index_copy(0, place, other.D),
+            self.V.index_copy(0, place, other.V),
+            self.reached.index_copy(0, place, other.reached),
+        )
+
+
+@dataclass(frozen=True)
 class DiagonalScaling:
-    """At most `rounds` rounds with `columns` columns, ended when a round gains less than `tolerance` relative."""
+    """At most `rounds` rounds with `columns` columns."""
 
     columns: int = 8
-    rounds: int = 30
-    tolerance: float = 1e-2
+    rounds: int = 100
 
-    def __call__(self, J: LinearMap, draws: Draws) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b m n"]]:
-        """D of each sample, floored at 1e-9 of its mean, and V."""
-        b, _, n = J.shape
-        V = torch.nn.functional.normalize(draws.normal("scaling", self.columns, n, like=J), dim=1)
-        D = torch.empty(b, n, dtype=J.dtype, device=J.device)
-        rows, reached = torch.arange(b, device=J.device), torch.zeros(b, dtype=torch.float64, device=J.device)
-        running, waiting = J, torch.ones(b, dtype=torch.bool, device=J.device)
-        for round_ in range(self.rounds):
-            v = V[rows]
-            W = torch.stack([gram_product(running, v[:, i]) for i in range(self.columns)], dim=1)
+    def start(self, J: LinearMap, draws: Draws) -> Float[Tensor, "b m n"]:
+        """Random unit rows."""
+        return torch.nn.functional.normalize(draws.normal("scaling", self.columns, J.shape[2], like=J), dim=1)
+
+    def __call__(self, J: LinearMap, V: Float[Tensor, "b m n"], *, tolerance: float) -> Scaling:
+        """From V on, until a round raises `reached` by less than `tolerance` relative; samples leave when they are done."""
+        V, D = V.clone(), torch.ones_like(V[:, 0])
+        reached = torch.zeros(len(V), dtype=torch.float64, device=J.device)
+        rows, waiting = torch.arange(len(V), device=J.device), torch.ones_like(reached, dtype=torch.bool)
+        for _ in range(self.rounds):
+            before, v = reached[rows], V[rows]
+            W, value = _gram_columns(J, v)
             length = W.norm(dim=1)
-            trace = (v * W).sum(dim=(1, 2), dtype=torch.float64)
             changed = rows[waiting]
-            D[changed] = length[waiting]
+            D[changed], reached[changed] = length[waiting], value[waiting]
             # a coordinate that P ignores keeps its old direction
-            V[changed] = torch.where(length[:, None] > 0, W / length[:, None].clamp_min(torch.finfo(W.dtype).tiny), v)[
-                waiting
-            ]
-            waiting &= trace > (1 + self.tolerance) * reached
-            reached = trace
-            if not waiting.any() or round_ == self.rounds - 1:
+            turned = torch.where(length[:, None] > 0, W / length[:, None].clamp_min(torch.finfo(W.dtype).tiny), v)
+            V[changed] = turned[waiting]
+            waiting &= value > (1 + tolerance) * before
+            if not waiting.any():
                 break
             if 2 * int(waiting.sum()) <= len(rows):
-                keep: Int64[Tensor, " kept"] = waiting.nonzero()[:, 0]
-                running, rows, reached, waiting = running.select(keep), rows[keep], reached[keep], waiting[keep]
+                keep = waiting.nonzero()[:, 0]
+                J, rows, waiting = J.select(keep), rows[keep], waiting[keep]
         mean = D.mean(dim=1, keepdim=True)
-        return torch.where(mean > 0, torch.maximum(D, 1e-9 * mean), 1.0), V
+        return Scaling(torch.where(mean > 0, (D / mean).clamp_min(1e-9), 1.0), V, reached)
+
+
+def _gram_columns(J: LinearMap, V: Float[Tensor, "b m n"]) -> tuple[Float[Tensor, "b m n"], Float[Tensor, " b"]]:
+    """P V up to a factor per sample, which keeps it from under- or overflowing, and sqrt(tr(V^T P V))."""
+    images = torch.stack([J.matvec(V[:, i]) for i in range(V.shape[1])], dim=1)
+    value = images.flatten(1).norm(dim=1, dtype=torch.float64)
+    scaled = images / value.clamp_min(torch.finfo(V.dtype).tiny).to(V.dtype)[:, None, None]
+    return torch.stack([J.rmatvec(scaled[:, i]) for i in range(V.shape[1])], dim=1), value

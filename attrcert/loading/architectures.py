@@ -4,7 +4,8 @@ import ast
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     )
     try:
         network = make(**arguments)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"building {arch} with {dict(arguments)} failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
         raise ModelError(f"{arch} must return a torch.nn.Module, got {type(network).__name__}")
@@ -70,12 +71,18 @@ def factory(spec: str, kind: str) -> Callable[..., Any]:
             if kind == "architecture"
             else UsageError(f"{kind} {spec!r} must look like module:name")
         )
-    module = _module(place)
+    with _importable(place):
+        module = _module(place)
     found = getattr(module, name, None)
     if not callable(found):
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise ModelError(f"{place} has no callable {name!r}; it has {', '.join(public)}")
-    return found
+
+    def make(**arguments: Any) -> Any:
+        with _importable(place):
+            return found(**arguments)
+
+    return make
 
 
 def parse_argument(text: str) -> tuple[str, Any]:
@@ -98,22 +105,34 @@ def _torchvision_model(arch: str) -> Callable[..., nn.Module]:
 
 
 def _module(place: str) -> Any:
-    folder = str(Path(place).resolve().parent) if place.endswith(".py") else str(Path.cwd())
-    sys.path.insert(0, folder)  # the user's code may import its neighbours
     try:
-        if not place.endswith(".py"):
-            return importlib.import_module(place)
-        if not Path(place).is_file():
-            raise ModelError(f"there is no file {place}")
-        spec = importlib.util.spec_from_file_location(f"attrcert_user_{Path(place).stem}", place)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+        return _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except ModelError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _importable(place: str) -> Iterator[None]:
+    """The user's code may import its neighbours, when it is imported and when it is called."""
+    folder = str(Path(place).resolve().parent) if place.endswith(".py") else str(Path.cwd())
+    before = list(sys.path)
+    sys.path.insert(0, folder)
+    try:
+        yield
     finally:
-        sys.path.remove(folder)
+        sys.path[:] = before
+
+
+def _imported_file(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelError(f"there is no file {path}")
+    name = f"attrcert_user_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look their module up
+    spec.loader.exec_module(module)
+    return module

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, UsageError
 from attrcert.loading import bundled
-from attrcert.loading.architectures import build
+from attrcert.loading.architectures import BUNDLED, build
 from attrcert.loading.classifier import Classifier
 from attrcert.registry import unknown
 
+DEEPEST = 4  # wrappers within wrappers
 WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
 PREFIXES = ("module.", "model.", "_orig_mod.")
 TORCH_ENDINGS = (".pt", ".pth", ".th")
@@ -48,7 +49,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
     """The classifier named by `spec`, on the device."""
     path = bundled.models().get(spec.checkpoint) or Path(spec.checkpoint)
     weights, metadata = read_weights(path)
-    arch = spec.arch or metadata.get("attrcert.arch")
+    arch = spec.arch or _named_architecture(metadata, path.name)
     if arch is None:
         raise UsageError(
             f"{path.name} does not say which architecture it belongs to",
@@ -125,6 +126,10 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
+    with path.open("rb") as stream:
+        head = stream.read(2)
+    if head != b"PK" and head[:1] != b"\x80":  # a zip archive, or a pickle
+        raise CheckpointError(f"{path.name} is not a torch checkpoint")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -136,14 +141,16 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         raise CheckpointError(
             f"{path.name} is not a readable torch checkpoint: {type(error).__name__}: {error}"
         ) from error
-    while isinstance(content, Mapping) and not _is_state(content):
+    for _ in range(DEEPEST):
+        if not isinstance(content, Mapping) or _is_state(content):
+            break
         inner = [key for key in WRAPPERS if isinstance(content.get(key), Mapping)]
         if not inner:
             raise CheckpointError(
                 f"{path.name} holds no weights under {', '.join(WRAPPERS)}; its entries are {_some([str(key) for key in content])}"
             )
         content = content[inner[0]]
-    if not isinstance(content, Mapping):
+    if not isinstance(content, Mapping) or not _is_state(content):
         raise CheckpointError(f"{path.name} must hold a state dict, got {type(content).__name__}")
     return dict(content)
 
@@ -167,12 +174,30 @@ def _some(names: list[str], most: int = 5) -> str:
 
 
 def _json(metadata: Mapping[str, str], key: str) -> Any:
-    return json.loads(metadata[key]) if key in metadata else None
+    try:
+        return json.loads(metadata[key]) if key in metadata else None
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"the metadata {key} must be JSON, got {metadata[key]!r}") from error
 
 
 def _floats(metadata: Mapping[str, str], key: str) -> tuple[float, ...] | None:
     values = _json(metadata, key)
-    return tuple(float(value) for value in values) if values is not None else None
+    if values is None:
+        return None
+    if not isinstance(values, list) or not all(isinstance(value, int | float) for value in values):
+        raise CheckpointError(f"the metadata {key} must be a list of numbers, got {metadata[key]!r}")
+    return tuple(float(value) for value in values)
+
+
+def _named_architecture(metadata: Mapping[str, str], name: str) -> str | None:
+    """What the file says of itself; a file may not name code to run."""
+    arch = metadata.get("attrcert.arch")
+    if arch is not None and arch not in BUNDLED and not arch.startswith("torchvision:"):
+        raise CheckpointError(
+            f"{name} names the code {arch!r} as its architecture, and attrcert runs code only where the user names it",
+            hint=f"if you trust it, give --arch {arch}",
+        )
+    return arch
 
 
 def _arch_hash(arch: str) -> str | None:

@@ -66,7 +66,7 @@ class Classifier:
 
     def _normalised(self, x: Tensor) -> Tensor:
         if self.mean is None:
-            return x
+            return x.clone()  # a network may write into its input
         if len(self.mean) not in (1, x.shape[1]):
             raise ModelError(
                 f"mean has {len(self.mean)} values, but the images have {x.shape[1]} channels",

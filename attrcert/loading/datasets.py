@@ -115,8 +115,8 @@ class FolderImages:
     def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
         try:
             with Image.open(self.paths[index]) as picture:
-                return as_image(picture.convert(self.mode), channels_last=True), self.labels[index]
-        except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+                return as_image(_in_mode(picture, self.mode), channels_last=True), self.labels[index]
+        except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
             raise SampleError(f"{self.paths[index]} cannot be decoded: {error}", kind="unreadable") from error
 
 
@@ -136,7 +136,11 @@ class WrappedImages:
             raise SampleError(
                 f"sample {index} cannot be read: {type(error).__name__}: {error}", kind="unreadable"
             ) from error
-        image, label = item if isinstance(item, tuple | list) else (item, None)
+        image, label = item if isinstance(item, tuple | list) and len(item) == 2 else (item, None)
+        if not isinstance(image, Tensor | np.ndarray | Image.Image):
+            raise SampleError(f"an item must be an image or (image, label), got {type(item).__name__}", kind="item")
+        if label is not None and not isinstance(label, int | np.integer | Tensor):
+            raise SampleError(f"a label must be a class number, got {label!r}", kind="label")
         return as_image(image, channels_last=not isinstance(image, Tensor)), None if label is None else int(label)
 
 
@@ -185,6 +189,13 @@ def as_image(raw: Any, channels_last: bool) -> Float[Tensor, "c h w"]:
     return image.contiguous()
 
 
+def _in_mode(picture: Image.Image, mode: str) -> Image.Image:
+    """Grey or RGB; Pillow would cut 16-bit greys off at 255 instead of scaling them."""
+    if picture.mode.startswith("I"):
+        picture = Image.fromarray((np.asarray(picture).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8))
+    return picture.convert(mode)
+
+
 def _source(spec: DataSpec) -> tuple[Images, str]:
     name, path = spec.dataset, bundled.samples().get(spec.dataset) or Path(spec.dataset)
     if name.startswith("torchvision:"):
@@ -221,9 +232,20 @@ def _arrays(images: Any, labels: Any, name: str) -> ArrayImages:
         raise DataError(
             f"images of {name} must have the shape (N, H, W, C), (N, C, H, W) or (N, H, W), got {tuple(images.shape)}"
         )
-    if labels is not None and len(labels) != len(images):
-        raise DataError(f"{name} has {len(images)} images but {len(labels)} labels")
+    if isinstance(images, np.ndarray) and images.dtype.kind not in "uif":
+        raise DataError(f"images of {name} must be numbers, got {images.dtype}")
+    if labels is not None:
+        _check_labels(np.asarray(labels), len(images), name)
     return ArrayImages(images, labels)
+
+
+def _check_labels(labels: np.ndarray, size: int, name: str) -> None:
+    if labels.ndim != 1 or labels.dtype.kind not in "uif" or not np.array_equal(labels, np.round(labels)):
+        raise DataError(
+            f"labels of {name} must be one class number per image, got {labels.dtype} of shape {labels.shape}"
+        )
+    if len(labels) != size:
+        raise DataError(f"{name} has {size} images but {len(labels)} labels")
 
 
 def _read_folder(folder: Path, mode: str) -> tuple[FolderImages, str]:
@@ -237,7 +259,7 @@ def _read_folder(folder: Path, mode: str) -> tuple[FolderImages, str]:
         raise DataError(f"{folder} holds no image files ({', '.join(sorted(IMAGE_ENDINGS))})")
     paths, labels = zip(*found, strict=True)
     # names and sizes, not contents: a folder can hold a hundred thousand files
-    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size}" for path in paths)
+    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size if path.exists() else 0}" for path in paths)
     return FolderImages(paths, labels, mode), "listing:" + hashlib.sha256(listing.encode()).hexdigest()
 
 
@@ -251,12 +273,13 @@ def _torchvision_set(spec: DataSpec) -> WrappedImages:
     if name not in datasets.__all__:
         raise unknown("torchvision dataset", name, datasets.__all__)
     make = getattr(datasets, name)
-    arguments: dict[str, Any] = {"root": spec.data_root}
     parameters = inspect.signature(make).parameters
+    if split and "train" in parameters and split[0] not in ("train", "test"):
+        raise UsageError(f"{name} has the splits train and test, got {split[0]}")
+    offered: dict[str, Any] = {"root": spec.data_root, "download": spec.download}
     if split:
-        arguments |= {"train": split[0] == "train"} if "train" in parameters else {"split": split[0]}
-    if "download" in parameters:
-        arguments["download"] = spec.download
+        offered |= {"train": split[0] == "train"} if "train" in parameters else {"split": split[0]}
+    arguments = {key: value for key, value in offered.items() if key in parameters or key == "split"}
     return WrappedImages(_called(make, arguments, spec.dataset, hint="check --data-root, or add --download"))
 
 
@@ -266,7 +289,7 @@ def _from_factory(name: str) -> Images:
 
 def wrap(made: Any, name: str = "data") -> Images:
     """A pair (images, labels) of arrays, or a map-style dataset of (image, label) pairs."""
-    if isinstance(made, tuple) and len(made) == 2 and all(isinstance(part, np.ndarray | Tensor) for part in made):
+    if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray | Tensor):
         return _arrays(*made, name)
     if isinstance(made, np.ndarray | Tensor):
         return _arrays(made, None, name)

@@ -3,7 +3,7 @@
 A ReLU network has a zero Hessian almost everywhere, so its Jacobian bounds would all be 0 and mean nothing. Under
 `Twins(beta)` every ReLU, as a module, a function or a tensor method, in place or not, is computed as softplus with
 that beta; so are ReLU6, LeakyReLU, PReLU and hardtanh, which are sums of ReLUs. softplus_beta(t) - relu(t) lies in
-[0, ln 2 / beta]. Batch norm in eval mode is computed as the affine map it is, whose second derivative costs nothing.
+[0, ln 2 / beta]. Layers with frozen weights are computed by `frozen` in any case: the same values, cheaper derivatives.
 """
 
 from collections import Counter
@@ -15,12 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from attrcert.loading import frozen
+
 # softplus is taken as the identity above this value of beta*t, where it differs from it by less than a float64 shows
 _LINEAR_ABOVE = 40.0
 
 
 class Twins(TorchFunctionMode):
-    """Active in a `with` block; `replaced` counts what was replaced, by kind. With beta None only batch norm changes."""
+    """Active in a `with` block; `replaced` counts what was replaced, by kind. With beta None no activation is."""
 
     def __init__(self, beta: float | None) -> None:
         super().__init__()
@@ -29,8 +31,9 @@ class Twins(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is F.batch_norm:
-            return _batch_norm(*args, **kwargs)
+        if func in _FROZEN:
+            linear = _FROZEN[func](*args, **kwargs)
+            return func(*args, **kwargs) if linear is None else linear
         twin = _TWINS.get(func) if self.beta is not None else None
         smooth = twin(self.beta, *args, **kwargs) if twin else None
         if smooth is None:
@@ -79,27 +82,23 @@ def _prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
 
 def _clamp(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
     """clamp(min=0) is a ReLU under another name; any other clamp is left alone."""
-    is_relu = max is None and isinstance(min, int | float) and min == 0
-    return softplus(input, beta) if is_relu else None
+    return softplus(input, beta) if _is_relu(min, max) else None
 
 
-def _batch_norm(
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    if training or running_mean is None or running_var is None:
-        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
-    shift = -running_mean * scale + (0.0 if bias is None else bias)
-    broadcast = (-1, *[1] * (input.ndim - 2))
-    return torch.addcmul(shift.view(broadcast), input, scale.view(broadcast))
+def _clamp_(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
+    return _relu(beta, input, inplace=True) if _is_relu(min, max) else None
 
+
+def _is_relu(low: Any, high: Any) -> bool:
+    return high is None and isinstance(low, int | float) and low == 0
+
+
+_FROZEN: dict[Any, Callable[..., Tensor | None]] = {
+    torch.conv1d: frozen.convolution,
+    torch.conv2d: frozen.convolution,
+    torch.conv3d: frozen.convolution,
+    F.batch_norm: frozen.batch_norm,
+}
 
 _TWINS: dict[Any, Callable[..., Tensor | None]] = {
     F.relu: _relu,
@@ -115,6 +114,14 @@ _TWINS: dict[Any, Callable[..., Tensor | None]] = {
     torch.prelu: _prelu,
     torch.clamp: _clamp,
     Tensor.clamp: _clamp,
+    torch.clip: _clamp,
+    Tensor.clip: _clamp,
     torch.clamp_min: _clamp,
     Tensor.clamp_min: _clamp,
+    torch.clamp_: _clamp_,
+    Tensor.clamp_: _clamp_,
+    torch.clip_: _clamp_,
+    Tensor.clip_: _clamp_,
+    torch.clamp_min_: _clamp_,
+    Tensor.clamp_min_: _clamp_,
 }

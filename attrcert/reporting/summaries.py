@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from attrcert.records import Cell, Row
@@ -181,7 +182,7 @@ def _up(value: float | None) -> str:
 
 
 def _degrees(value: float | None) -> str:
-    return "-" if value is None else f"{math.ceil(value * 10) / 10:.1f}°"
+    return "-" if value is None else f"{Decimal(value).quantize(Decimal('0.1'), ROUND_CEILING)}°"
 
 
 def markdown(table: TextTable) -> str:

@@ -1,6 +1,7 @@
 """Tables on a terminal."""
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +19,8 @@ def show(table: TextTable, console: Console) -> None:
         grid.add_column(name, justify="left" if words else "right", no_wrap=True)
     for cells in table.cells:
         grid.add_row(*(Text(cell) for cell in cells))
-    console.print(grid)
+    # a number is never cut, however narrow the terminal
+    needed = Measurement.get(console, console.options.update(max_width=1000), grid).maximum
+    console.print(grid, width=max(console.width, needed), crop=False)
     for note in table.notes:
         console.print(Text(note))

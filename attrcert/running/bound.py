@@ -131,7 +131,7 @@ def prepare(
     x, labels = first_images(data, device=device, dtype=torch_dtype(config))
     with classifier.prepared():
         measured, findings = before_run(classifier, x, labels, needs_curvature=not config.loss_hessian)
-        if config.target.isdigit() and int(config.target) >= classifier(x[:1]).shape[1]:
+        if config.target.isdecimal() and int(config.target) >= classifier(x[:1]).shape[1]:
             raise UsageError(
                 f"target must be below {classifier(x[:1]).shape[1]}, the number of classes, got {config.target}"
             )
@@ -182,8 +182,7 @@ def bound(
     `model` is a network, a Classifier or a bundled model's name; `data` is (images, labels) in [0, 1], a map-style
     dataset, or what the command line takes. `settings` are the fields of BoundConfig.
     """
-    listed: dict[str, Any] = {key: tuple(v) if isinstance(v, list) else v for key, v in settings.items()}
-    config = BoundConfig(**listed)
+    config = BoundConfig(**{key: _listed(key, value) for key, value in settings.items()})
     options = RunOptions(device, batch_size, memory)
     place, dtype = options.torch_device(), torch_dtype(config)
     if isinstance(model, str):
@@ -196,6 +195,13 @@ def bound(
     images = load_data(DataSpec(data, limit=limit)) if isinstance(data, str) else _wrapped(data, limit)
     run = prepare(loaded, images, config, options, place)
     return [row for rows in run.rows(warn=lambda message: None) for row in rows]
+
+
+def _listed(key: str, value: Any) -> Any:
+    """Lists become tuples, and one value stands for a tuple of one where the field holds several."""
+    if isinstance(value, list):
+        return tuple(value)
+    return (value,) if key in ("eps", "linf_method") and not isinstance(value, tuple) else value
 
 
 def _wrapped(data: Any, limit: int | None) -> LoadedData:

@@ -1,23 +1,21 @@
 """Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode, resolve_name
 
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.errors import AttrcertError, ModelError
 from attrcert.loading.classifier import Classifier
+from attrcert.running.tracing import Called, outputs_by_module
 
 LEAST_AGREEMENT = 0.95
+CHUNK = 8  # images differentiated at once, so that the checks need less memory than the run
 
 
 class Level(StrEnum):
@@ -60,11 +58,13 @@ def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         return Finding(name, Level.FAIL, f"the model rejects images of shape {shape}: {_first_line(error)}", hint)
     if logits.shape[1] < 2:
         return Finding(name, Level.FAIL, f"a classifier needs at least 2 classes, got {logits.shape[1]}")
-    if not logits.isfinite().any():
+    finite = int(logits.isfinite().all(dim=1).sum())
+    if not finite:
         return Finding(
             name, Level.FAIL, "the model's outputs are NaN or infinite", "check the weights and --mean/--std"
         )
-    return Finding(name, Level.OK, f"{logits.shape[1]} classes, logits finite")
+    message = f"{logits.shape[1]} classes, logits of {finite} of {len(x)} samples finite"
+    return Finding(name, Level.OK if finite == len(x) else Level.WARN, message)
 
 
 def determinism(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
@@ -83,10 +83,11 @@ def batch_coupling(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     name = "batch coupling"
     if len(x) < 2:
         return Finding(name, Level.WARN, "not checked: it takes at least two samples")
-    with _outputs_by_module(f.network) as together, torch.no_grad():
+    with outputs_by_module(f.network) as together, torch.no_grad():
         logits = f(x)
-    with _outputs_by_module(f.network) as alone, torch.no_grad():
-        single = f(x[:1])
+    # a sample among copies of itself is as good as alone, and batch statistics take it
+    with outputs_by_module(f.network) as alone, torch.no_grad():
+        single = f(x[:1].expand(2, *x.shape[1:]))
     tolerance = 1e-4 if x.dtype == torch.float32 else 1e-9
     if _relative(single[0], logits[0]) <= tolerance:
         return Finding(name, Level.OK, "a sample alone gives what it gives in a batch")
@@ -170,7 +171,7 @@ _KINKS = {
 
 def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
     """Operations whose gradient jumps, by module."""
-    with _Called(f.network) as called, torch.no_grad():
+    with Called(f.network) as called, torch.no_grad():
         f(x[:1])
     found: dict[str, list[str]] = {}
     for function, module in called.names:
@@ -191,7 +192,8 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
     with torch.no_grad():
         twin, own = f(x), original(x)
     y = own.argmax(1)
-    cosine = F.cosine_similarity(gradient(f, x, y), gradient(original, x, y), dim=1)
+    slopes = gradient(f, x, y, chunk=CHUNK), gradient(original, x, y, chunk=CHUNK)
+    cosine = F.cosine_similarity(slopes[0], slopes[1], dim=1)
     measured = Fidelity(
         len(x), (twin.argmax(1) == y).double().mean().item(), (twin - own).abs().max().item(), cosine.mean().item()
     )
@@ -250,8 +252,9 @@ def before_run(
     f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], *, needs_curvature: bool
 ) -> tuple[Fidelity | None, list[Finding]]:
     """The light version: what would make every figure wrong stops the run."""
+    seen = _passed(outputs(f, x))
+    x, labels = _finite(f, x, labels)
     few = x[:4]
-    seen = _passed(outputs(f, few))
     measured, twin = fidelity(f, x)
     findings = [
         seen,
@@ -266,6 +269,15 @@ def before_run(
     return measured, findings
 
 
+def _finite(
+    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
+) -> tuple[Float[Tensor, "kept *shape"], list[int | None]]:
+    """The samples with finite outputs; the others are rows of their own and say nothing of the model."""
+    with torch.no_grad():
+        keep = f(x).isfinite().all(dim=1).nonzero()[:, 0].tolist()
+    return x[keep], [labels[i] for i in keep]
+
+
 def _passed(finding: Finding) -> Finding:
     if finding.level is Level.FAIL:
         raise ModelError(f"{finding.check}: {finding.message}", hint=finding.hint)
@@ -274,61 +286,15 @@ def _passed(finding: Finding) -> Finding:
 
 def diagnose(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> list[Finding]:
     """All checks; later ones are left out where an earlier one makes them meaningless."""
-    few = x[:4]
-    findings = [input_range(x), outputs(f, few)]
+    findings = [input_range(x), outputs(f, x)]
     if findings[-1].level is Level.FAIL:
         return findings
+    x, labels = _finite(f, x, labels)
+    few = x[:4]
     findings += [determinism(f, few), batch_coupling(f, few), fidelity(f, x)[1], *kinks(f, few), curvature(f, few)]
     if all(finding.level is not Level.FAIL for finding in findings):
         findings.append(finite_difference(f, few))
     return [*findings, accuracy(f, x, labels)]
-
-
-class _Called(TorchFunctionMode):
-    """Notes which torch functions are called, and by which module."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self._network = network
-        self._stack = [type(network).__name__]
-        self.names: list[tuple[str, str]] = []
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(((resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2], self._stack[-1]))
-        return func(*args, **(kwargs or {}))
-
-    def __enter__(self) -> "_Called":
-        self._handles = []
-        for name, module in self._network.named_modules():
-            self._handles.append(
-                module.register_forward_pre_hook(lambda *_, name=name: self._stack.append(name or "the model"))
-            )
-            self._handles.append(module.register_forward_hook(lambda *_: self._stack.pop() and None, always_call=True))
-        super().__enter__()  # type: ignore[no-untyped-call]
-        return self
-
-    def __exit__(self, *reason: Any) -> None:
-        for handle in self._handles:
-            handle.remove()
-        super().__exit__(*reason)  # type: ignore[no-untyped-call]
-
-
-@contextmanager
-def _outputs_by_module(network: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """The first output row of every leaf module, in calling order."""
-    seen: dict[str, Tensor] = {}
-
-    def note(name: str, output: Any) -> None:
-        if isinstance(output, Tensor) and output.ndim:
-            seen.setdefault(name, output[0].detach().clone())
-
-    leaves = [(name, module) for name, module in network.named_modules() if not list(module.children())]
-    handles = [module.register_forward_hook(lambda _m, _i, out, name=name: note(name, out)) for name, module in leaves]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _differs(a: Tensor, b: Tensor, tolerance: float) -> bool:

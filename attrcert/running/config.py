@@ -71,7 +71,7 @@ class BoundConfig:
             )
         if self.seed < 0:
             raise UsageError(f"seed must not be negative, got {self.seed}")
-        if self.target not in ("predicted", "label") and not self.target.isdigit():
+        if self.target not in ("predicted", "label") and not self.target.isdecimal():
             raise UsageError(f"target must be predicted, label or a class number, got {self.target!r}")
 
     @property

@@ -17,7 +17,7 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 def parse_bytes(text: str) -> int:
     """Sizes such as 4GB or 800M."""
-    match = re.fullmatch(r"\s*([0-9.]+)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
     if not match or float(match[1]) <= 0:
         raise UsageError(f"memory must be a size such as 4GB or 800MB, got {text!r}")
     return int(float(match[1]) * _UNITS[match[2].upper()])

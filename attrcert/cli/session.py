@@ -1,0 +1,141 @@
+"""A run on the terminal: progress, interrupts, and the file that its rows go to."""
+
+import shlex
+import signal
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from attrcert.cli.console import stderr, talk
+from attrcert.records import Row, RowFile
+
+if TYPE_CHECKING:
+    from attrcert.running.bound import BoundRun
+
+
+def compute(run: "BoundRun", *, out: Path | None, resume: bool, overwrite: bool, quiet: bool) -> list[Row]:
+    """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed."""
+    file = RowFile(out, "bound", run.identity(), resume=resume, overwrite=overwrite) if out else None
+    if not quiet:
+        _warn_of_findings(run)
+    rows: list[Row] = list(file.rows) if file else []
+    done = file.finished if file else frozenset()
+    size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
+    total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
+    with _manifest(file, facts, total), _interruptible(), _progress(total, len(done), quiet=quiet) as advance:
+        for batch in run.rows(finished=done, size=size, warn=_silent if quiet else _warn):
+            with _uninterrupted():
+                if file:
+                    file.append(batch)
+                rows += batch
+            advance(len({row["index"] for row in batch}))
+    order = {index: place for place, index in enumerate(run.data.indices)}
+    return sorted(rows, key=lambda row: order[int(row["index"] or 0)])
+
+
+@contextmanager
+def _manifest(file: RowFile | None, facts: dict[str, Any], total: int) -> Iterator[None]:
+    """The manifest says `running`, then `complete` or `interrupted`; an interrupt ends with exit code 4."""
+    started = _now()
+
+    def write(state: str) -> None:
+        if file:
+            status = dict(Counter(str(row["status"]) for row in file.rows))
+            times = {"started": started, "ended": _now()}
+            file.write_manifest({**facts, **times, "state": state, "rows": len(file.rows), "status": status})
+
+    write("running")
+    try:
+        yield
+    except KeyboardInterrupt:
+        write("interrupted")
+        _say_how_to_resume(file, total)
+        raise typer.Exit(4) from None
+    write("complete")
+
+
+def _warn(message: str) -> None:
+    talk(f"warning: {message}", style="yellow")
+
+
+def _silent(message: str) -> None:
+    pass
+
+
+def _warn_of_findings(run: "BoundRun") -> None:
+    for finding in run.findings:
+        if finding.level == "warn":
+            _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
+
+
+def _say_how_to_resume(file: RowFile | None, total: int) -> None:
+    if file is None:
+        talk("interrupted; nothing was saved, since there was no --out")
+        return
+    command = shlex.join(
+        ["attrcert", *[word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")], "--resume"]
+    )
+    talk(f"interrupted: {len(file.finished)} of {total} samples are in {file.path}. Go on with:\n  {command}")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM, which schedulers send, ends a run as Ctrl-C does."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Signals wait until the block is done, so that what is in the file is what is counted."""
+    held = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+
+
+@contextmanager
+def _progress(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
+    """A bar with rate and time left on stderr."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (
+        TextColumn("bounding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(),
+    )  # fmt: skip
+    with Progress(*columns, console=stderr(), disable=quiet) as progress:
+        task = progress.add_task("", total=total, completed=done, rate="")
+
+        def advance(samples: int) -> None:
+            progress.advance(task, samples)
+            elapsed = progress.tasks[0].elapsed or 0
+            rate = (progress.tasks[0].completed - done) / elapsed if elapsed else 0
+            progress.update(task, rate=f"{rate:.3g} samples/s")
+
+        yield advance
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,88 @@
+"""Layers with frozen weights as the linear maps they are, so that their second derivative costs no more than their first.
+
+Torch's double backward of a convolution computes the gradient of the weights whether anybody wants it or not, and on a
+CPU that takes most of the time of a Hessian product. With frozen weights a convolution is linear in its input: its
+backward is the adjoint map, and the backward of that is the convolution again. Batch norm in eval mode is affine.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+class _Convolution(torch.autograd.Function):
+    """x -> conv(x, weight); `geometry` is (stride, padding, dilation, groups)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, geometry: tuple[Any, ...]) -> Tensor:
+        ctx.weight, ctx.geometry, ctx.shape = weight, geometry, x.shape
+        stride, padding, dilation, groups = geometry
+        outer = [0] * len(stride)
+        return torch.ops.aten.convolution(x, weight, None, stride, padding, dilation, False, outer, groups)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        return _Adjoint.apply(gradients[0], ctx.weight, ctx.geometry, ctx.shape), None, None  # type: ignore[no-untyped-call]
+
+
+class _Adjoint(torch.autograd.Function):
+    """The adjoint of the convolution, onto inputs of the given shape."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, weight: Tensor, geometry: tuple[Any, ...], shape: torch.Size) -> Tensor:
+        ctx.weight, ctx.geometry = weight, geometry
+        stride, padding, dilation, groups = geometry
+        stand_in = y.new_empty(1).expand(shape)  # the adjoint depends on the input's shape alone
+        outer, wanted = [0] * len(stride), [True, False, False]
+        parts = torch.ops.aten.convolution_backward(
+            y, stand_in, weight, None, stride, padding, dilation, False, outer, groups, wanted
+        )
+        return parts[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Convolution.apply(gradients[0], ctx.weight, ctx.geometry), None, None, None  # type: ignore[no-untyped-call]
+
+
+def convolution(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor | None:
+    """conv1d, conv2d or conv3d; None where the weights are trained or the padding is a word, which torch does itself."""
+    trained = weight.requires_grad or (bias is not None and bias.requires_grad)
+    if trained or isinstance(padding, str) or input.ndim != weight.ndim:
+        return None
+    sides = weight.ndim - 2
+    geometry = (_each(stride, sides), _each(padding, sides), _each(dilation, sides), groups)
+    output = _Convolution.apply(input, weight, geometry)  # type: ignore[no-untyped-call]
+    return output if bias is None else output + bias.view(-1, *[1] * sides)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """The affine map of eval mode; with batch statistics, torch's own."""
+    if training or running_mean is None or running_var is None:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
+    shift = -running_mean * scale + (0.0 if bias is None else bias)
+    broadcast = (-1, *[1] * (input.ndim - 2))
+    return torch.addcmul(shift.view(broadcast), input, scale.view(broadcast))
+
+
+def _each(value: Any, sides: int) -> list[int]:
+    return [value] * sides if isinstance(value, int) else list(value) * (sides // len(value))

@@ -1,0 +1,24 @@
+"""beartype for code whose annotations name protocols: they are made checkable at run time first."""
+
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+from beartype import BeartypeConf, beartype
+
+_CONF = BeartypeConf(is_pep484_tower=True)  # an int is a float, as it is for mypy
+
+
+def checked(decorated: Any) -> Any:
+    """`beartype.beartype`, which refuses protocols that are not `runtime_checkable`."""
+    for hint in getattr(decorated, "__annotations__", {}).values():
+        for protocol in _protocols(hint):
+            typing.runtime_checkable(protocol)
+    return beartype(decorated, conf=_CONF)
+
+
+def _protocols(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and getattr(hint, "_is_protocol", False) and hint is not typing.Protocol:
+        yield hint
+    for argument in hint if isinstance(hint, list) else typing.get_args(hint):
+        yield from _protocols(argument)
