@@ -45,21 +45,6 @@ class Enclosure:
     steps: Int64[Tensor, " b"]
     residual: Float[Tensor, " b"]
 
-    def updated(self, rows: Int64[Tensor, " some"], other: "Enclosure") -> "Enclosure":
-        """This one with the samples `rows` taken from another."""
-        status = list(self.status)
-        for place, row in enumerate(rows.tolist()):
-            status[row] = other.status[place]
-        return Enclosure(
-            lower=self.lower.index_copy(0, rows, other.lower),
-            upper=self.upper.index_copy(0, rows, other.upper),
-            failure=self.failure,
-            status=tuple(status),
-            vector=self.vector.index_copy(0, rows.to(self.vector.device), other.vector),
-            steps=self.steps.index_copy(0, rows, other.steps),
-            residual=self.residual.index_copy(0, rows, other.residual),
-        )
-
 
 @dataclass(frozen=True)
 class Explained:

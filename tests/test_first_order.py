@@ -31,7 +31,7 @@ from attrcert.geometry.angles import largest_angle
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
 from attrcert.linalg.maps import Dense
-from attrcert.linalg.row_sums import sum_of_absolute_gram
+from attrcert.linalg.row_sums import root_of_absolute_gram
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import Attribution, LinearMap
 from attrcert.vocabulary import Norm, SolverStatus
@@ -409,11 +409,11 @@ def test_linf_bounds_scale_with_the_map_in_float32(certify: Callable[..., FirstO
     assert float(scaled.upper) <= scale * float(plain.upper) * 1.03
 
 
-def test_sum_of_absolute_gram_does_not_depend_on_how_much_is_held_at_once() -> None:
+def test_row_sums_bound_does_not_depend_on_how_much_is_held_at_once() -> None:
     J = normal(7, 5, 20, 700)  # wider than a block of columns
     expected = [np.abs(A.T @ A).sum() for A in J.numpy()]
     for memory in (1, 20 * 700 * 8 * 2, 1 << 30):
-        np.testing.assert_allclose(sum_of_absolute_gram(Dense(J), memory=memory), expected, rtol=1e-12)
+        np.testing.assert_allclose(root_of_absolute_gram(Dense(J), memory=memory), np.sqrt(expected), rtol=1e-12)
 
 
 def test_sign_iteration_ends_at_signs_that_no_further_round_improves() -> None:

@@ -21,7 +21,8 @@ def sign_ascent(
         s = _sign(start)
         image = J.matvec(s)
         for _ in range(max_rounds):
-            following = _sign(J.rmatvec(image))
+            unit = image.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
+            following = _sign(J.rmatvec(image / unit))  # only signs matter, and nothing is squared
             if torch.equal(following, s):
                 break
             s = following

@@ -55,11 +55,11 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
             f"{path.name} does not say which architecture it belongs to",
             hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
         )
-    arguments = spec.arch_args or _json(metadata, "attrcert.arch_args") or {}
+    arguments = spec.arch_args or _described(metadata, "arch_args", path.name) or {}
     network = build(arch, arguments)
     fill(network, weights, path.name)
-    mean = spec.mean or _floats(metadata, "attrcert.mean")
-    std = spec.std or _floats(metadata, "attrcert.std")
+    mean = spec.mean or _described(metadata, "mean", path.name, numbers=True)
+    std = spec.std or _described(metadata, "std", path.name, numbers=True)
     network = network.to(device=device, dtype=dtype)
     facts = {
         "checkpoint": spec.checkpoint,
@@ -70,7 +70,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
         "mean": mean,
         "std": std,
         "output": spec.output,
-        "classes": _json(metadata, "attrcert.classes"),
+        "classes": _described(metadata, "classes", path.name),
     }
     return LoadedModel(Classifier(network, mean, std, spec.output, spec.beta), facts)
 
@@ -129,7 +129,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
     with path.open("rb") as stream:
         head = stream.read(2)
     if head != b"PK" and head[:1] != b"\x80":  # a zip archive, or a pickle
-        raise CheckpointError(f"{path.name} is not a torch checkpoint")
+        raise CheckpointError(f"{path.name} is not a readable torch checkpoint: it is neither an archive nor a pickle")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -173,20 +173,18 @@ def _some(names: list[str], most: int = 5) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _json(metadata: Mapping[str, str], key: str) -> Any:
-    try:
-        return json.loads(metadata[key]) if key in metadata else None
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"the metadata {key} must be JSON, got {metadata[key]!r}") from error
-
-
-def _floats(metadata: Mapping[str, str], key: str) -> tuple[float, ...] | None:
-    values = _json(metadata, key)
-    if values is None:
+def _described(metadata: Mapping[str, str], key: str, name: str, *, numbers: bool = False) -> Any:
+    """A metadata entry that holds JSON; None where there is none."""
+    text = metadata.get(f"attrcert.{key}")
+    if text is None:
         return None
-    if not isinstance(values, list) or not all(isinstance(value, int | float) for value in values):
-        raise CheckpointError(f"the metadata {key} must be a list of numbers, got {metadata[key]!r}")
-    return tuple(float(value) for value in values)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CheckpointError(f"the metadata attrcert.{key} of {name} must be JSON, got {text!r}") from error
+    if numbers and not (isinstance(value, list) and all(isinstance(part, int | float) for part in value)):
+        raise CheckpointError(f"the metadata attrcert.{key} of {name} must be a list of numbers, got {text!r}")
+    return tuple(float(part) for part in value) if numbers else value
 
 
 def _named_architecture(metadata: Mapping[str, str], name: str) -> str | None:

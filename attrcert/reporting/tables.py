@@ -20,7 +20,9 @@ def show(table: TextTable, console: Console) -> None:
     for cells in table.cells:
         grid.add_row(*(Text(cell) for cell in cells))
     # a number is never cut, however narrow the terminal
-    needed = Measurement.get(console, console.options.update(max_width=1000), grid).maximum
-    console.print(grid, width=max(console.width, needed), crop=False)
+    width = console.width
+    console.width = max(width, Measurement.get(console, console.options.update(max_width=1000), grid).maximum)
+    console.print(grid)
+    console.width = width
     for note in table.notes:
         console.print(Text(note))

@@ -172,7 +172,7 @@ _KINKS = {
 def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
     """Operations whose gradient jumps, by module."""
     with Called(f.network) as called, torch.no_grad():
-        f(x[:1])
+        f(x[:2])
     found: dict[str, list[str]] = {}
     for function, module in called.names:
         for word, reason in _KINKS.items():
@@ -186,7 +186,7 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
 
 def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | None, Finding]:
     """The softplus twin against the original: same labels, close logits, aligned gradients."""
-    if f.beta is None or not f.replaced(x[:1]):
+    if f.beta is None or not f.replaced(x[:2]):
         return None, Finding("softplus twin", Level.OK, "the network runs with its own activations")
     original = f.original()
     with torch.no_grad():
@@ -197,7 +197,7 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
     measured = Fidelity(
         len(x), (twin.argmax(1) == y).double().mean().item(), (twin - own).abs().max().item(), cosine.mean().item()
     )
-    count = ", ".join(f"{number} {kind}" for kind, number in f.replaced(x[:1]).items())
+    count = ", ".join(f"{number} {kind}" for kind, number in f.replaced(x[:2]).items())
     message = (
         f"{count} run as softplus, beta {f.beta:g}: same label on {measured.agreement:.0%} of {len(x)} samples, "
         f"largest logit gap {measured.logit_gap:.2g}, mean cosine of the gradients {measured.cosine:.2f}"
