@@ -16,7 +16,7 @@ Not claimed: that a small residual means anything for the upper end. Rounding is
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -131,20 +131,23 @@ def _log_christoffel(
 
 @dataclass(frozen=True)
 class _Ends:
-    """What T says: the two ends, the Ritz vector in the Krylov basis, its residual, and how far lower may still rise by an estimate."""
+    """What T says: both ends, the Ritz vector in the Krylov basis, its relative residual, how far lower may still rise (an
+    estimate), and the modulus of the spectrum, to which rounding is relative.
+    """
 
     lower: Float[Tensor, " b"]
     upper: Float[Tensor, " b"]
     coefficients: Float[Tensor, "b k"]
     residual: Float[Tensor, " b"]
     rise: Float[Tensor, " b"]
+    scale: Float[Tensor, " b"]
 
     def outwards(self, allowance: float, *, exhausted: bool) -> "_Ends":
         """Both ends moved outwards; where the space is the whole space, lower was exact but for rounding."""
         upper = self.lower if exhausted else self.upper
         rise = torch.zeros_like(self.rise) if exhausted else self.rise
-        margin = allowance * self.lower.abs()
-        return _Ends(self.lower - margin, upper + margin, self.coefficients, self.residual, rise)
+        margin = allowance * self.scale
+        return replace(self, lower=self.lower - margin, upper=upper + margin, rise=rise)
 
     def enclosure(
         self,
@@ -170,7 +173,7 @@ def _root_of_top(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: flo
     top = _top(alpha, beta, w)
     lower = top.lower.clamp_min(0).sqrt()
     rise = (top.lower + top.rise).clamp_min(0).sqrt() - lower
-    return _Ends(lower, top.upper.clamp_min(0).sqrt(), top.coefficients, top.residual, rise)
+    return replace(top, lower=lower, upper=top.upper.clamp_min(0).sqrt(), rise=rise, scale=lower)
 
 
 def _both_ends(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float) -> _Ends:
@@ -186,6 +189,7 @@ def _both_ends(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float
         torch.where(up[:, None], top.coefficients, bottom.coefficients),
         torch.where(up, top.residual, bottom.residual),
         torch.maximum(top.lower + top.rise, bottom.lower + bottom.rise) - lower,
+        top.scale,
     )
 
 
@@ -201,7 +205,7 @@ def _end(
     gap = theta - values[:, -2] if values.shape[1] > 1 else torch.zeros_like(theta)
     rise = torch.where(gap > residual, residual**2 / gap, residual)
     relative = torch.where(theta == 0, 0.0, residual / theta.abs())
-    return _Ends(theta, upper_end(alpha, beta, theta, w), coefficients, relative, rise)
+    return _Ends(theta, upper_end(alpha, beta, theta, w), coefficients, relative, rise, values.abs().amax(dim=1))
 
 
 def _ritz(

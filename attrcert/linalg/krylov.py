@@ -1,7 +1,7 @@
 """Lanczos over a batch in lock-step: on J where it is symmetric, on P = J^T J where it is not.
 
 Both give the coefficients of a symmetric tridiagonal matrix T, the section of J or of P on the Krylov space.
-A breakdown (next coefficient below rounding) is continued with a fresh random direction and the coefficient set to
+A breakdown (next coefficient below rounding) is continued with a spare random direction and the coefficient set to
 the rounding level. That is the exact process of a matrix within rounding of the given one, so what is
 concluded from T stays true up to the rounding that `enclosure` adds; and it needs no special case after it.
 
@@ -21,10 +21,10 @@ class _Process:
     """The basis, its next direction and the bookkeeping that both share."""
 
     def __init__(self, J: LinearMap, draws: Draws, purpose: str) -> None:
-        self.J, self.draws, self.purpose = J, draws, purpose
+        self.J = J
         self.rounding = 8 * torch.finfo(J.dtype).eps
         b, _, n = J.shape
-        start = draws.normal(purpose, n, like=J)
+        start, self._spare = draws.normal(purpose, 2, n, like=J).unbind(1)
         self.basis = Basis(start / start.norm(dim=1, keepdim=True))
         self.scale = start.new_zeros(b, dtype=torch.float64)
         self.alphas: list[Tensor] = []
@@ -36,9 +36,9 @@ class _Process:
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         """Go on with some of the samples."""
-        self.J, self.draws = self.J.select(keep), self.draws.select(keep)
+        self.J = self.J.select(keep)
         self.basis.select(keep)
-        self.scale = self.scale[keep]
+        self.scale, self._spare = self.scale[keep], self._spare[keep]
         self.alphas = [alpha[keep] for alpha in self.alphas]
         self.betas = [beta[keep] for beta in self.betas]
 
@@ -52,16 +52,13 @@ class _Process:
         beta = factor * length
         self.scale = torch.maximum(self.scale, alpha.abs() + beta)
         floor = self.rounding * self.scale
-        broken = beta <= floor
-        direction = _divided(residual, length)
-        if self.steps + 1 < residual.shape[1] and bool(broken.any()):
-            fresh = self.draws.normal(f"{self.purpose}/{self.steps}", residual.shape[1], like=self.J)
-            fresh = self.basis.orthogonalise(fresh / fresh.norm(dim=1, keepdim=True))
-            fresh = self.basis.orthogonalise(fresh / fresh.norm(dim=1, keepdim=True))
-            direction = torch.where(broken[:, None], fresh / fresh.norm(dim=1, keepdim=True), direction)
+        # a broken sample takes its spare direction, another one each time; no branch, so that a GPU need not wait
+        spare = self.basis.orthogonalise(self._spare.roll(self.steps, dims=1))
+        direction = torch.where((beta <= floor)[:, None], _divided(spare, _norm(spare)), _divided(residual, length))
+        direction = self.basis.orthogonalise(direction)
         self.alphas.append(alpha)
         self.betas.append(torch.maximum(beta, floor))
-        self.basis.append(direction)
+        self.basis.append(_divided(direction, _norm(direction)))
 
 
 class Lanczos(_Process):

@@ -161,7 +161,8 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
 
 _KINKS = {
     "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it",
-    "relu": "a ReLU that has no smooth twin here",
+    "relu": "a ReLU runs as it is",
+    "hardtanh": "hardtanh runs as it is",
     "hardswish": "hardswish has kinks",
     "hardsigmoid": "hardsigmoid has kinks",
     "threshold": "threshold has a jump or a kink",
@@ -176,7 +177,7 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
     found: dict[str, list[str]] = {}
     for function, module in called.names:
         for word, reason in _KINKS.items():
-            if word in function and not (word == "relu" and f.beta is not None):
+            if word in function:
                 found.setdefault(reason, []).append(module)
     if not found:
         return [Finding("kinks", Level.OK, "no operation whose gradient jumps was seen")]
