@@ -1,0 +1,39 @@
+"""The bundled models and sample are what their recipes say."""
+
+import tomllib
+
+import pytest
+import torch
+
+from attrcert.loading import bundled
+from attrcert.loading.checkpoints import ModelSpec, load_model, read_weights
+from attrcert.loading.datasets import DataSpec, load_data
+
+
+@pytest.mark.parametrize("name", ["fashion-natural", "fashion-adversarial"])
+def test_a_bundled_model_reaches_its_recipes_accuracy(name):
+    path = bundled.models()[name]
+    recipe = tomllib.loads(path.with_name("recipe.toml").read_text())
+    _, metadata = read_weights(path)
+    least = recipe["training"]["least_accuracy"]
+    assert float(metadata["attrcert.test_accuracy"]) >= least
+    classifier = load_model(ModelSpec(name), device=torch.device("cpu"), dtype=torch.float32).classifier
+    images = load_data(DataSpec()).images
+    pairs = [images[i] for i in range(len(images))]
+    with torch.no_grad():
+        predicted = classifier(torch.stack([image for image, _ in pairs])).argmax(1)
+    hits = (predicted == torch.tensor([label for _, label in pairs])).double().mean()
+    # 256 images: three standard deviations of a share of about 0.9 are 0.06
+    assert hits >= least - 0.06
+
+
+def test_the_sample_has_256_images_of_ten_classes():
+    images = load_data(DataSpec()).images
+    assert len(images) == 256
+    assert {images[i][1] for i in range(256)} == set(range(10))
+
+
+def test_both_models_share_one_architecture():
+    natural, adversarial = (read_weights(path)[1] for path in bundled.models().values())
+    assert natural["attrcert.arch"] == adversarial["attrcert.arch"]
+    assert natural["attrcert.arch_args"] == adversarial["attrcert.arch_args"]

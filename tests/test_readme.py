@@ -1,0 +1,38 @@
+"""The README says what the program does."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from attrcert.cli.app import app
+from attrcert.records import COLUMNS
+from attrcert.vocabulary import Guarantee
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+
+def test_the_column_table_is_the_one_that_rows_have():
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE)
+    assert rows == [(column.name, column.meaning.replace("|", "&#124;")) for column in COLUMNS["bound"]]
+
+
+def test_every_option_in_the_readme_exists():
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    known = {name for command in commands.values() for parameter in command.params for name in parameter.opts}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) <= known
+
+
+def test_the_python_blocks_run_one_after_the_other(capsys):
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 2
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert "first-order" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("guarantee", [Guarantee.FIRST_ORDER, Guarantee.CORRECTED])
+def test_a_guarantee_means_in_the_readme_what_the_table_says(guarantee):
+    assert f"| {guarantee} | {guarantee.meaning} |" in README
