@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-DATA ?= ../shared/data
+DATA ?= data
 
 .PHONY: help setup demo test lint type bench models clean
 

@@ -7,17 +7,33 @@ if TYPE_CHECKING:
     from attrcert.attributions import ATTRIBUTIONS as ATTRIBUTIONS
     from attrcert.linalg.draws import Draws as Draws
     from attrcert.linalg.enclosure import TopSingularValue as TopSingularValue
+    from attrcert.loading.checkpoints import ModelSpec as ModelSpec
     from attrcert.loading.classifier import Classifier as Classifier
-    from attrcert.running.bound import bound as bound
+    from attrcert.loading.datasets import DataSpec as DataSpec
+    from attrcert.records import RowFile as RowFile
+    from attrcert.reporting.summaries import summarise as summarise
+    from attrcert.running.catalogue import families as families
     from attrcert.running.config import BoundConfig as BoundConfig
+    from attrcert.running.runs import RunOptions as RunOptions
+    from attrcert.running.runs import bound as bound
+    from attrcert.running.runs import examine as examine
+    from attrcert.running.runs import open_run as open_run
 
 _HOMES = {
     "ATTRIBUTIONS": "attrcert.attributions",
     "BoundConfig": "attrcert.running.config",
     "Classifier": "attrcert.loading.classifier",
+    "DataSpec": "attrcert.loading.datasets",
     "Draws": "attrcert.linalg.draws",
+    "ModelSpec": "attrcert.loading.checkpoints",
+    "RowFile": "attrcert.records",
+    "RunOptions": "attrcert.running.runs",
     "TopSingularValue": "attrcert.linalg.enclosure",
-    "bound": "attrcert.running.bound",
+    "bound": "attrcert.running.runs",
+    "examine": "attrcert.running.runs",
+    "families": "attrcert.running.catalogue",
+    "open_run": "attrcert.running.runs",
+    "summarise": "attrcert.reporting.summaries",
 }
 __all__ = list(_HOMES)
 

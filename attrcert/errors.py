@@ -4,7 +4,7 @@
 class AttrcertError(Exception):
     """A message for the user, a hint what to do, and the command line's exit code."""
 
-    exit_code = 1
+    exit_code = 3
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -47,7 +47,5 @@ class SampleError(InputError):
         self.kind = kind
 
 
-class ResumeError(InputError):
+class ResumeError(UsageError):
     """An earlier run's files do not match this one."""
-
-    exit_code = 2

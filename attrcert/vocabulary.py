@@ -1,12 +1,15 @@
 """Nouns without tensors: norms, balls, guarantees, statuses, and how numbers are read and rounded."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from enum import StrEnum
 from fractions import Fraction
 
 from attrcert.errors import UsageError
+
+QUADRATURES = ("gauss-legendre", "riemann-right")
 
 
 class Guarantee(StrEnum):
@@ -91,6 +94,12 @@ class Norm:
 
     def __str__(self) -> str:
         return f"l{self.p:g}" if self.kind is NormKind.LP else self.kind.value
+
+
+def some(names: Iterable[str], most: int = 5) -> str:
+    """The first few names, and how many more there are."""
+    listed = list(names)
+    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
 def parse_number(text: str) -> float:

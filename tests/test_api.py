@@ -187,12 +187,25 @@ def test_a_network_of_the_other_dtype_is_bounded_or_refused_by_its_dtype(net, im
 
 @pytest.mark.parametrize(
     "settings",
-    [{"eps": (-1.0,)}, {"norm": "l3"}, {"attribution": "salency"}, {"target": "7"}, {"batch_size": 0}, {"memory": "x"}],
+    [{"eps": (-1.0,)}, {"norm": "l3"}, {"attribution": "salency"}, {"target": "7"}],
     ids=str,
 )
 def test_wrong_settings_raise_usage_errors(net, images, settings):
     with pytest.raises(UsageError):
         attrcert.bound(net, images, **settings)
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"memory": "x"}, {"device": "abacus"}], ids=str)
+def test_wrong_run_options_raise_usage_errors(net, images, options):
+    with pytest.raises(UsageError):
+        attrcert.bound(net, images, options=attrcert.RunOptions(**options))
+
+
+def test_what_the_command_line_warns_of_is_a_python_warning(images):
+    torch.manual_seed(0)
+    pooled = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Softplus(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(8, 3))
+    with pytest.warns(UserWarning, match="max-pooling"):
+        attrcert.bound(pooled, images)
 
 
 def test_errors_carry_message_and_hint_in_their_text(net, images):

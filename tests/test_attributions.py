@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.baselines import Baseline, Blurred, Constant
-from attrcert.attributions.gradient import Saliency
+from attrcert.attributions.gradient import Saliency, logit_gradients
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
-from attrcert.attributions.loss_gradient import LossGradient, logit_jacobian
+from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense as formed
 from attrcert.loading.classifier import Classifier
@@ -367,8 +367,8 @@ def test_loss_hessian_is_autograds_inside_a_relu_region(
     assert J.symmetric
 
 
-def test_logit_jacobian_is_autograds(f: nn.Module, x: Tensor) -> None:
-    logits, W = logit_jacobian(f, x)
+def test_logit_gradients_are_autograds(f: nn.Module, x: Tensor) -> None:
+    logits, W = logit_gradients(f, x)
     expected = torch.stack([torch.autograd.functional.jacobian(lambda z: f(z[None])[0], image) for image in x])
     np.testing.assert_allclose(logits, f(x), atol=1e-14)
     np.testing.assert_allclose(W, expected.flatten(2), atol=1e-13)

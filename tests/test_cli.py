@@ -515,7 +515,7 @@ def test_labels_out_of_range_exit_3(bound, tmp_path, label):
 
 def test_data_without_one_usable_sample_exit_3(bound, work, tmp_path):
     bad = spoiled(work, tmp_path, dict.fromkeys(range(20), float("nan")))
-    assert_refused(bound(data=bad), "none of the first 20 images can be used.*finite")
+    assert_refused(bound(data=bad), "none of the 20 images can be used.*finite")
 
 
 @pytest.mark.parametrize(("name", "module"), [("coupled_conv", "1"), ("coupled", "2")])

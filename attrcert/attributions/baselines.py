@@ -71,4 +71,7 @@ def parse_baseline(text: str, mean: tuple[float, ...] | None) -> Baseline:
                 hint="give --mean, or a pixel value such as --baseline 0.5",
             )
         return Constant(mean)
-    return Constant((parse_number(text),))
+    value = parse_number(text)
+    if not 0 <= value <= 1:
+        raise UsageError(f"a baseline is a pixel value between 0 and 1, mean or blur, got {text}")
+    return Constant((value,))

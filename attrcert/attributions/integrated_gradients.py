@@ -19,9 +19,9 @@ from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.errors import UsageError
 from attrcert.types import Explained, Logits
+from attrcert.vocabulary import QUADRATURES
 
 BLACK = Constant((0.0,))
-QUADRATURES = ("gauss-legendre", "riemann-right")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.attributions.gradient import logit_gradients
 from attrcert.linalg.maps import LowRank
 from attrcert.types import Explained, Logits
 
@@ -30,21 +31,9 @@ class LossGradient:
         return gradient.flatten(1)
 
     def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
-        logits, W = logit_jacobian(f, x)
+        logits, W = logit_gradients(f, x)
         p = logits.softmax(dim=1)
         mean = torch.einsum("bk,bkn->bn", p, W)
         chosen = W.gather(1, y[:, None, None].expand(-1, 1, W.shape[2]))[:, 0]
         factor = p.sqrt()[:, :, None] * (W - mean[:, None])
         return Explained(mean - chosen, LowRank(factor.mT.contiguous()))
-
-
-def logit_jacobian(f: Logits, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
-    """The logits and the gradient of each of them: one forward pass, k backward passes."""
-    leaf = x.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = f(leaf)
-        rows = [
-            torch.autograd.grad(logits[:, k].sum(), leaf, retain_graph=True, materialize_grads=True)[0].flatten(1)
-            for k in range(logits.shape[1])
-        ]
-    return logits.detach(), torch.stack(rows, dim=1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from attrcert.certificates.first_order import FirstOrder
+from attrcert.certificates.first_order import FirstOrder, spectral
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING
 from attrcert.linalg.maps import LowRank
@@ -40,12 +40,4 @@ class CrossEntropyHessian:
             steps=torch.zeros(b, dtype=torch.int64),
             residual=torch.zeros(b, dtype=torch.float64),
         )
-        reach = v.norm(p=self.norm.p, dim=1).clamp_min(1e-30)
-        return FirstOrder(
-            upper=solution.upper * self.norm.l2_factor(J.shape[2]),
-            lower=solution.lower / reach.cpu().double(),
-            direction=v / reach[:, None],
-            failure=0.0,
-            method=("gram",) * b,
-            solution=solution,
-        )
+        return spectral(solution, self.norm, "gram")

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from attrcert.linalg.draws import Draws
 from attrcert.types import Enclosure, LinearMap
+from attrcert.vocabulary import Norm
 
 
 @dataclass(frozen=True)
 class FirstOrder:
     """lower <= max |J delta|_2 over the unit ball <= upper; `direction` is in the unit ball and attains lower.
 
-    The upper end fails with probability at most `failure`; `method` names each sample's theorem; `solution` is the
+    The upper end fails with probability at most `failure`; `method` names the theorem; `solution` is the
     solver's enclosure and `scaling` the diagonal D (linf), where there are any.
     """
 
@@ -24,7 +25,7 @@ class FirstOrder:
     lower: Float[Tensor, " b"]
     direction: Float[Tensor, "b n"]
     failure: float
-    method: tuple[str, ...]
+    method: str
     solution: Enclosure | None = None
     scaling: Float[Tensor, "b n"] | None = None
 
@@ -36,7 +37,7 @@ class FirstOrder:
             lower=self.lower[host],
             direction=self.direction[keep],
             failure=self.failure,
-            method=tuple(self.method[i] for i in host.tolist()),
+            method=self.method,
             scaling=None if self.scaling is None else self.scaling[keep],
         )
 
@@ -47,20 +48,31 @@ class Certifier(Protocol):
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder: ...
 
 
+def spectral(solution: Enclosure, norm: Norm, method: str) -> FirstOrder:
+    """From xi_max to the unit ball of an lp norm: d^(1/2-1/p) xi_max, attained only where p = 2."""
+    v = solution.vector
+    reach = v.norm(p=norm.p, dim=1).clamp_min(torch.finfo(v.dtype).tiny)  # v / reach is on the norm's unit sphere
+    return FirstOrder(
+        upper=solution.upper * norm.l2_factor(v.shape[1]),
+        lower=solution.lower / reach.double().cpu(),
+        direction=v / reach[:, None],
+        failure=solution.failure,
+        method=method,
+        solution=solution,
+    )
+
+
 def best_of(found: Sequence[FirstOrder]) -> FirstOrder:
     """Each sample's smallest upper and largest lower bound; the failure probabilities add up."""
     best = found[0]
     for other in found[1:]:
-        smaller, larger = other.upper < best.upper, other.lower > best.lower
+        larger = (other.lower > best.lower).to(best.direction.device)
         best = FirstOrder(
             upper=torch.minimum(best.upper, other.upper),
             lower=torch.maximum(best.lower, other.lower),
-            direction=torch.where(larger[:, None].to(best.direction.device), other.direction, best.direction),
+            direction=torch.where(larger[:, None], other.direction, best.direction),
             failure=best.failure + other.failure,
-            method=tuple(
-                b if win else a for a, b, win in zip(best.method, other.method, smaller.tolist(), strict=True)
-            ),
-            solution=best.solution or other.solution,
+            method="best",
             scaling=best.scaling if best.scaling is not None else other.scaling,
         )
     return best

@@ -9,7 +9,7 @@ xi_max, and a small residual does not bound it from above; `linalg.enclosure` do
 
 from dataclasses import dataclass
 
-from attrcert.certificates.first_order import FirstOrder
+from attrcert.certificates.first_order import FirstOrder, spectral
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.types import LinearMap
@@ -24,14 +24,4 @@ class L2Spectral:
     solver: TopSingularValue = TopSingularValue()
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
-        solution = self.solver(J, draws, purpose="l2")
-        v = solution.vector
-        reach = v.norm(p=self.norm.p, dim=1).clamp_min(1e-30)  # v / reach lies on the unit sphere of the norm
-        return FirstOrder(
-            upper=solution.upper * self.norm.l2_factor(J.shape[2]),
-            lower=solution.lower / reach.cpu().double(),
-            direction=v / reach[:, None],
-            failure=solution.failure,
-            method=("spectral",) * J.shape[0],
-            solution=solution,
-        )
+        return spectral(self.solver(J, draws, purpose="l2"), self.norm, "spectral")

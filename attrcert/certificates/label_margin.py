@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from attrcert.attributions.gradient import logit_gradients
 from attrcert.types import Logits
 from attrcert.vocabulary import Norm
 
@@ -37,14 +38,7 @@ class Margins:
 def margins(f: Logits, x: Float[Tensor, "b *shape"], logits: Float[Tensor, "b k"], classes: int) -> Margins:
     """One forward pass and at most `classes` + 1 backward passes."""
     nearest = logits.topk(min(classes + 1, logits.shape[1]), dim=1).indices
-    leaf = x.detach().requires_grad_()
-    with torch.enable_grad():
-        scores = f(leaf).gather(1, nearest)
-        gradients = [
-            torch.autograd.grad(scores[:, j].sum(), leaf, retain_graph=True, materialize_grads=True)[0].flatten(1)
-            for j in range(scores.shape[1])
-        ]
-    W, scores = torch.stack(gradients, dim=1), scores.detach()
+    scores, W = logit_gradients(f, x, nearest)
     return Margins(W[:, 1:] - W[:, :1], scores[:, :1] - scores[:, 1:])
 
 

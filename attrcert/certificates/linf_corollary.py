@@ -26,6 +26,6 @@ class LinfCorollary:
             lower=lower.cpu() * (1 - ROUNDING[J.dtype]),
             direction=signs,
             failure=solution.failure,
-            method=("corollary",) * J.shape[0],
+            method="corollary",
             solution=solution,
         )

@@ -29,12 +29,6 @@ class LinfRowSums:
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
         n = J.shape[2]
-        if n > LARGEST:
-            raise UsageError(
-                f"row sums form a {n} x {n} matrix per sample ({n * n * J.dtype.itemsize / 2**30:.0f} GiB, {n} products); "
-                f"the limit is d = {LARGEST}",
-                hint="use --linf-method scaled, which is tighter and needs products only",
-            )
         upper = root_of_absolute_gram(J, memory=self.memory)
         lower, signs = sign_ascent(J, draws.normal("rounding", self.sign_starts, n, like=J).transpose(0, 1))
         allowance = ROUNDING[J.dtype]
@@ -43,5 +37,15 @@ class LinfRowSums:
             lower=lower.cpu() * (1 - allowance),
             direction=signs,
             failure=0.0,
-            method=("row-sums",) * J.shape[0],
+            method="row-sums",
+        )
+
+
+def check_size(n: int, itemsize: int) -> None:
+    """Refuse, with the numbers, what would not fit."""
+    if n > LARGEST:
+        raise UsageError(
+            f"row sums form a {n} x {n} matrix per sample ({n * n * itemsize / 2**30:.0f} GiB, {n} products); "
+            f"the limit is d = {LARGEST}",
+            hint="use --linf-method scaled, which is tighter and needs products only",
         )

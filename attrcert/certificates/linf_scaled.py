@@ -39,7 +39,7 @@ class LinfScaled:
             lower=lower.cpu() * (1 - ROUNDING[J.dtype]),
             direction=signs,
             failure=solution.failure,
-            method=("scaled",) * J.shape[0],
+            method="scaled",
             solution=solution,
             scaling=D,
         )

@@ -44,7 +44,7 @@ class Linearisation:
     def __call__(self, eps: float) -> Linearity:
         plus, minus = self.change(eps * self.worst.direction), self.change(-eps * self.worst.direction)
         moved = torch.maximum(_norm(plus), _norm(minus))
-        c = torch.where(moved == 0, 1.0, (moved / (eps * self.worst.lower)).clamp_min(1))
+        c = torch.where(moved == 0, 1.0, (moved / (eps * _norm(self.image))).clamp_min(1))
         eta = torch.maximum(_norm(plus - eps * self.image), _norm(minus + eps * self.image))
         errors = [_norm(self.change(eps * unit) - eps * image) for unit, image in self.random]
         return Linearity(c, eta, torch.stack(errors).mean(0) if errors else None)

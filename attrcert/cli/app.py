@@ -1,5 +1,6 @@
 """`attrcert`: the commands, and errors as messages with exit codes."""
 
+import signal
 import sys
 
 import typer
@@ -43,6 +44,8 @@ def _main(
 
 def main() -> None:
     """Run a command; an error that a user can act on is two lines on stderr, not a traceback."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attrcert ... | head` ends as other programs do
     try:
         app()
     except AttrcertError as error:
@@ -50,6 +53,3 @@ def main() -> None:
         if error.hint:
             talk(f"hint: {error.hint}")
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)

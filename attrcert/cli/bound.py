@@ -19,7 +19,7 @@ from attrcert.vocabulary import parse_eps
 if TYPE_CHECKING:
     from attrcert.records import Row
     from attrcert.reporting.summaries import Summary
-    from attrcert.running.bound import BoundRun
+    from attrcert.running.runs import BoundRun
 
 DEFAULTS = BoundConfig()
 EPS_DEFAULT = [f"{eps:g}" for eps in DEFAULTS.eps]
@@ -142,7 +142,10 @@ def bound(
         bool, typer.Option("--overwrite", help="Replace what --out holds.", rich_help_panel=options.OUTPUT)
     ] = False,
     format_: Annotated[
-        str, typer.Option("--format", help="Of stdout: table, json, csv or markdown.", rich_help_panel=options.OUTPUT)
+        str,
+        typer.Option(
+            "--format", help="Format of stdout: table, json, csv or markdown.", rich_help_panel=options.OUTPUT
+        ),
     ] = "table",
     json_: Annotated[
         bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=options.OUTPUT)
@@ -170,7 +173,7 @@ def bound(
         max_steps=max_steps, seed=seed, dtype=dtype,
     )  # fmt: skip
 
-    from attrcert.running.bound import RunOptions, open_run
+    from attrcert.running.runs import RunOptions, open_run
 
     model = model_spec(checkpoint, arch, arch_arg, output, mean, std, softplus_beta)
     if dataset is None and limit is None and indices is None:

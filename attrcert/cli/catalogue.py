@@ -19,7 +19,7 @@ def catalogue(
         ),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="Of stdout: table or json.", rich_help_panel=options.OUTPUT)
+        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=options.OUTPUT)
     ] = "table",
 ) -> None:
     """List attributions, certificates, bundled models and samples, and what the guarantees mean."""

@@ -34,7 +34,7 @@ def doctor(
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
     format_: Annotated[
-        str, typer.Option("--format", help="Of stdout: table or json.", rich_help_panel=options.OUTPUT)
+        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=options.OUTPUT)
     ] = "table",
 ) -> None:
     """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
@@ -43,7 +43,7 @@ def doctor(
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 
-    from attrcert.running.bound import examine
+    from attrcert.running.runs import examine
 
     model = model_spec(checkpoint, arch, arch_arg, output, mean, std, softplus_beta)
     data = data_spec(dataset, data_root, download, resize, crop, channels, skip, limit, indices)

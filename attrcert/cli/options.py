@@ -1,5 +1,6 @@
 """Options that several commands share, and how their texts become values. Nothing here imports torch."""
 
+import math
 from typing import Annotated
 
 import typer
@@ -73,12 +74,12 @@ Channels = Annotated[
         rich_help_panel=DATA,
     ),
 ]
-Skip = Annotated[int, typer.Option(min=0, help="Leave out the first samples.", rich_help_panel=DATA)]
+Skip = Annotated[int, typer.Option(min=0, help="Skip this many samples.", rich_help_panel=DATA)]
 Limit = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Use at most this many samples. Default: all; 64 of the bundled sample.",
+        help="Use at most this many samples. Default: all; 64 where DATASET is omitted.",
         show_default=False,
         rich_help_panel=DATA,
     ),
@@ -100,9 +101,12 @@ def numbers(text: str | None, name: str) -> tuple[float, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(float(part) for part in text.split(","))
+        values = tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise UsageError(f"{name} must be numbers such as 0.49,0.48,0.45, got {text!r}") from error
+    if not all(math.isfinite(value) for value in values):
+        raise UsageError(f"{name} must be finite numbers, got {text}")
+    return values
 
 
 def beta(text: str) -> float | None:

@@ -16,7 +16,7 @@ from attrcert.cli.console import stderr, talk
 from attrcert.records import Row, RowFile
 
 if TYPE_CHECKING:
-    from attrcert.running.bound import BoundRun
+    from attrcert.running.runs import BoundRun
 
 
 def compute(run: "BoundRun", *, out: Path | None, resume: bool, overwrite: bool, quiet: bool) -> list[Row]:
@@ -42,7 +42,7 @@ def compute(run: "BoundRun", *, out: Path | None, resume: bool, overwrite: bool,
 @contextmanager
 def _manifest(file: RowFile | None, facts: dict[str, Any], total: int) -> Iterator[None]:
     """The manifest says `running`, then `complete` or `interrupted`; an interrupt ends with exit code 4."""
-    started = _now()
+    started = file.earlier.get("started", _now()) if file else _now()
 
     def write(state: str) -> None:
         if file:
@@ -57,6 +57,9 @@ def _manifest(file: RowFile | None, facts: dict[str, Any], total: int) -> Iterat
         write("interrupted")
         _say_how_to_resume(file, total)
         raise typer.Exit(4) from None
+    except BaseException:
+        write("failed")
+        raise
     write("complete")
 
 

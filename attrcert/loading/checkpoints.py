@@ -17,6 +17,7 @@ from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED, build
 from attrcert.loading.classifier import Classifier
 from attrcert.registry import unknown
+from attrcert.vocabulary import some
 
 DEEPEST = 4  # wrappers within wrappers
 WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
@@ -56,6 +57,8 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
             hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
         )
     arguments = spec.arch_args or _described(metadata, "arch_args", path.name) or {}
+    if not isinstance(arguments, Mapping):
+        raise CheckpointError(f"the metadata attrcert.arch_args of {path.name} must be an object, got {arguments!r}")
     network = build(arch, arguments)
     fill(network, weights, path.name)
     mean = spec.mean or _described(metadata, "mean", path.name, numbers=True)
@@ -103,11 +106,11 @@ def fill(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
         ],
     }
     if any(problems.values()):
-        listed = "; ".join(f"{len(keys)} {kind}: {_some(keys)}" for kind, keys in problems.items() if keys)
+        listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in problems.items() if keys)
         raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
     broken = [key for key, tensor in given.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
     if broken:
-        raise CheckpointError(f"weights must be finite, but {name} has NaN or infinity in {_some(broken)}")
+        raise CheckpointError(f"weights must be finite, but {name} has NaN or infinity in {some(broken)}")
     network.load_state_dict(dict(given), strict=False)
 
 
@@ -147,7 +150,7 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
         inner = [key for key in WRAPPERS if isinstance(content.get(key), Mapping)]
         if not inner:
             raise CheckpointError(
-                f"{path.name} holds no weights under {', '.join(WRAPPERS)}; its entries are {_some([str(key) for key in content])}"
+                f"{path.name} holds no weights under {', '.join(WRAPPERS)}; its entries are {some([str(key) for key in content])}"
             )
         content = content[inner[0]]
     if not isinstance(content, Mapping) or not _is_state(content):
@@ -167,10 +170,6 @@ def _unprefixed(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> 
             break
         weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
     return weights
-
-
-def _some(names: list[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _described(metadata: Mapping[str, str], key: str, name: str, *, numbers: bool = False) -> Any:

@@ -196,16 +196,17 @@ def _in_mode(picture: Image.Image, mode: str) -> Image.Image:
     return picture.convert(mode)
 
 
-def _source(spec: DataSpec) -> tuple[Images, str]:
+def _source(spec: DataSpec) -> tuple[Images, str | None]:
+    """The images, and a hash where there is a file or folder to hash."""
     name, path = spec.dataset, bundled.samples().get(spec.dataset) or Path(spec.dataset)
     if name.startswith("torchvision:"):
-        return _torchvision_set(spec), name
+        return _torchvision_set(spec), None
     if path.suffix == ".npz":
         return _read_npz(path), sha256(path)
     if path.is_dir():
         return _read_folder(path, "L" if spec.channels == 1 else "RGB")
     if ":" in name:
-        return _from_factory(name), name
+        return _from_factory(name), None
     if path.exists():
         raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
     if path.suffix or path.parent != Path("."):

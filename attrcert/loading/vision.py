@@ -1,4 +1,4 @@
-"""The one importer of torchvision, which needs a word before it meets a CPU-only torch."""
+"""The one importer of torchvision; declares what a stock wheel misses beside a CPU-only torch."""
 
 import importlib
 from types import ModuleType

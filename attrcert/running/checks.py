@@ -1,6 +1,7 @@
 """Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +14,7 @@ from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.errors import AttrcertError, ModelError
 from attrcert.loading.classifier import Classifier
 from attrcert.running.tracing import Called, outputs_by_module
+from attrcert.vocabulary import some
 
 LEAST_AGREEMENT = 0.95
 CHUNK = 8  # images differentiated at once, so that the checks need less memory than the run
@@ -48,8 +50,7 @@ def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """Logits of shape (batch, classes), finite on at least one sample."""
     name = "outputs"
     try:
-        with torch.no_grad():
-            logits = f(x)
+        logits = _logits(f, x)
     except AttrcertError as error:
         return Finding(name, Level.FAIL, error.message, error.hint)
     except Exception as error:
@@ -60,22 +61,26 @@ def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         return Finding(name, Level.FAIL, f"a classifier needs at least 2 classes, got {logits.shape[1]}")
     finite = int(logits.isfinite().all(dim=1).sum())
     if not finite:
-        return Finding(
-            name, Level.FAIL, "the model's outputs are NaN or infinite", "check the weights and --mean/--std"
-        )
+        with outputs_by_module(f.network) as seen, torch.no_grad():
+            f(x[:2])
+        first = next((module for module, output in seen.items() if not output.isfinite().all()), "the model")
+        message = f"the model's outputs are NaN or infinite, first from {first}"
+        return Finding(name, Level.FAIL, message, "check the weights and --mean/--std")
     message = f"{logits.shape[1]} classes, logits of {finite} of {len(x)} samples finite"
     return Finding(name, Level.OK if finite == len(x) else Level.WARN, message)
 
 
 def determinism(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """The same input gives the same output."""
-    with torch.no_grad():
-        gap = (f(x) - f(x)).abs().max().item()
-    if gap == 0:
+    with outputs_by_module(f.network) as first, torch.no_grad():
+        once = f(x)
+    with outputs_by_module(f.network) as second, torch.no_grad():
+        twice = f(x)
+    if torch.equal(once, twice):
         return Finding("determinism", Level.OK, "two passes agree to the bit")
-    return Finding(
-        "determinism", Level.FAIL, f"two passes differ by {gap:.2g}", "the model draws random numbers in eval mode"
-    )
+    gap, culprit = (once - twice).abs().max().item(), _first_difference(first, second, 0.0)
+    message = f"two passes differ by {gap:.2g}, first in {culprit}"
+    return Finding("determinism", Level.FAIL, message, "the model draws random numbers in eval mode")
 
 
 def batch_coupling(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
@@ -91,15 +96,9 @@ def batch_coupling(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     tolerance = 1e-4 if x.dtype == torch.float32 else 1e-9
     if _relative(single[0], logits[0]) <= tolerance:
         return Finding(name, Level.OK, "a sample alone gives what it gives in a batch")
-    culprit = next(
-        (m for m, out in alone.items() if m in together and _differs(out, together[m], tolerance)), "the model"
-    )
-    return Finding(
-        name,
-        Level.FAIL,
-        f"{culprit} mixes the samples of a batch",
-        "every sample must be computed independently of the others",
-    )
+    culprit = _first_difference(alone, together, tolerance)
+    hint = "every sample must be computed independently of the others"
+    return Finding(name, Level.FAIL, f"{culprit} mixes the samples of a batch", hint)
 
 
 def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
@@ -160,7 +159,8 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
 
 
 _KINKS = {
-    "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it",
+    "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it "
+    "(average pooling or strides have no switch)",
     "relu": "a ReLU runs as it is",
     "hardtanh": "hardtanh runs as it is",
     "hardswish": "hardswish has kinks",
@@ -181,8 +181,11 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
                 found.setdefault(reason, []).append(module)
     if not found:
         return [Finding("kinks", Level.OK, "no operation whose gradient jumps was seen")]
-    hint = "first-order figures say nothing beyond the nearest switch; use average pooling or strides"
-    return [Finding("kinks", Level.WARN, f"{reason} ({_some(modules)})", hint) for reason, modules in found.items()]
+    hint = "first-order figures say nothing beyond the nearest switch or kink"
+    return [
+        Finding("kinks", Level.WARN, f"{reason} ({some(dict.fromkeys(modules), 3)})", hint)
+        for reason, modules in found.items()
+    ]
 
 
 def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | None, Finding]:
@@ -190,8 +193,7 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
     if f.beta is None or not f.replaced(x[:2]):
         return None, Finding("softplus twin", Level.OK, "the network runs with its own activations")
     original = f.original()
-    with torch.no_grad():
-        twin, own = f(x), original(x)
+    twin, own = _logits(f, x), _logits(original, x)
     y = own.argmax(1)
     slopes = gradient(f, x, y, chunk=CHUNK), gradient(original, x, y, chunk=CHUNK)
     cosine = F.cosine_similarity(slopes[0], slopes[1], dim=1)
@@ -218,8 +220,7 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
     known = [(i, label) for i, label in enumerate(labels) if label is not None]
     if not known:
         return Finding("accuracy", Level.WARN, "not checked: the data have no labels")
-    with torch.no_grad():
-        logits = f(x)
+    logits = _logits(f, x)
     beyond = [label for _, label in known if not 0 <= label < logits.shape[1]]
     if beyond:
         return Finding(
@@ -274,8 +275,7 @@ def _finite(
     f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
 ) -> tuple[Float[Tensor, "kept *shape"], list[int | None]]:
     """The samples with finite outputs; the others are rows of their own and say nothing of the model."""
-    with torch.no_grad():
-        keep = f(x).isfinite().all(dim=1).nonzero()[:, 0].tolist()
+    keep = _logits(f, x).isfinite().all(dim=1).nonzero()[:, 0].tolist()
     return x[keep], [labels[i] for i in keep]
 
 
@@ -298,8 +298,17 @@ def diagnose(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
     return [*findings, accuracy(f, x, labels)]
 
 
-def _differs(a: Tensor, b: Tensor, tolerance: float) -> bool:
-    return a.shape != b.shape or _relative(a, b) > tolerance
+def _logits(f: Classifier, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b k"]:
+    with torch.no_grad():
+        return torch.cat([f(part) for part in x.split(CHUNK)])
+
+
+def _first_difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor], tolerance: float) -> str:
+    """The first module whose output differs."""
+    for module, output in one.items():
+        if module in other and (output.shape != other[module].shape or _relative(output, other[module]) > tolerance):
+            return module
+    return "the model"
 
 
 def _relative(a: Tensor, b: Tensor) -> float:
@@ -308,8 +317,3 @@ def _relative(a: Tensor, b: Tensor) -> float:
 
 def _first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-
-
-def _some(names: list[str], most: int = 3) -> str:
-    unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:most]) + (f" and {len(unique) - most} more" if len(unique) > most else "")

@@ -1,18 +1,16 @@
-"""What a `bound` run computes: every choice with its default, checked once, here. Torch-free, for the command line's help."""
+"""What a `bound` run computes: every choice with its default. Torch-free, for the command line's help."""
 
-import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
-from attrcert.vocabulary import Norm
+from attrcert.vocabulary import QUADRATURES, Norm, parse_eps
 
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 LABEL_CONSTRAINTS = ("check", "tighten", "off")
 DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MEMORY = "4GB"
-QUADRATURES = ("gauss-legendre", "riemann-right")
 DTYPES = ("float32", "float64")
 LEAST_SLACK = {"float32": 2e-4, "float64": 1e-8}  # ten times the allowance for rounding
 
@@ -50,13 +48,10 @@ class BoundConfig:
             _one_of("linf method", method, LINF_METHODS)
         if not self.eps or not self.linf_method:
             raise UsageError("at least one eps and one linf method are needed")
-        bad = [eps for eps in self.eps if not (math.isfinite(eps) and eps > 0)]
-        if bad:
-            raise UsageError(
-                f"eps must be positive and finite, got {bad[0]}", hint="eps is in pixel units (0 to 1), not 0 to 255"
-            )
+        for eps in self.eps:
+            parse_eps(eps)
         if len(set(self.eps)) < len(self.eps):
-            raise UsageError(f"every eps may stand once, got {', '.join(map(str, self.eps))}")
+            raise UsageError(f"each eps may be given once, got {', '.join(map(str, self.eps))}")
         if not 0 < self.failure < 1:
             raise UsageError(f"failure must be a probability between 0 and 1, got {self.failure}")
         least = LEAST_SLACK[self.dtype]
@@ -75,7 +70,7 @@ class BoundConfig:
             raise UsageError(f"target must be predicted, label or a class number, got {self.target!r}")
 
     @property
-    def ball(self) -> Norm:
+    def delta_norm(self) -> Norm:
         return Norm.parse(self.norm, self.p)
 
 

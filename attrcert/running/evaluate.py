@@ -11,7 +11,7 @@ from attrcert.errors import SampleError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
 from attrcert.records import Cell, Row
-from attrcert.running.bounding import bound_subject, explain
+from attrcert.running.cells import bound_subject, explain
 from attrcert.running.config import BoundConfig
 from attrcert.running.methods import attribution_label, torch_dtype
 from attrcert.types import Batch
@@ -110,14 +110,9 @@ def _bound_batch(classifier: Classifier, batch: Batch, config: BoundConfig) -> d
 def _derived(classifier: Classifier, batch: Batch, logits: Tensor, config: BoundConfig) -> dict[int, list[Row]]:
     """The rows of samples with finite logits; one whose derivatives are not finite is set apart and the others go on."""
     subject = explain(classifier, batch, logits, config)
-    finite = subject.finite_value()
-    try:
-        if finite.all():
-            return bound_subject(subject)
-    except RuntimeError:  # an eigenvalue routine refuses NaN; any other reason is not ours to handle
-        finite = subject.finite_curvature()
-        if finite.all():
-            raise
+    finite = subject.finite()
+    if finite.all():
+        return bound_subject(subject)
     bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
     message = "the attribution or its derivative is NaN or infinite"
     rows = {
@@ -154,7 +149,7 @@ def _failed_rows(failure: Failed, config: BoundConfig) -> list[Row]:
         "label": failure.label,
         "status": f"error:{failure.kind}",
         "attribution": attribution_label(config),
-        "norm": str(config.ball),
+        "norm": str(config.delta_norm),
         "message": failure.message,
     }
     return [{**common, "eps": eps} for eps in config.eps]

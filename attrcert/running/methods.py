@@ -49,8 +49,12 @@ def explainer(config: BoundConfig, mean: tuple[float, ...] | None) -> Attributio
 
 def certifiers(config: BoundConfig) -> tuple[Certifier, ...]:
     """The theorems to apply; the smallest of their bounds is reported."""
-    if config.ball.kind is not NormKind.LINF:
-        return (CrossEntropyHessian(config.ball) if config.loss_hessian else L2Spectral(config.ball, solver(config)),)
+    if config.delta_norm.kind is not NormKind.LINF:
+        return (
+            CrossEntropyHessian(config.delta_norm)
+            if config.loss_hessian
+            else L2Spectral(config.delta_norm, solver(config)),
+        )
     made: dict[str, Certifier] = {
         "scaled": LinfScaled(solver(config)),
         "row-sums": LinfRowSums(),

@@ -1,4 +1,4 @@
-"""The bounds of one batch and the cells they fill."""
+"""The bounds of one batch, and the cells that they fill."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -46,13 +46,11 @@ class Subject:
         attribution = explainer(self.config, self.f.mean)
         return attribution.value(self.f, x + delta.view_as(x), self.target) - self.explained.value
 
-    def finite_value(self) -> Bool[Tensor, " b"]:
-        return self.explained.value.isfinite().all(dim=1)
-
-    def finite_curvature(self) -> Bool[Tensor, " b"]:
-        """Which samples' Jacobian products are finite."""
+    def finite(self) -> Bool[Tensor, " b"]:
+        """Which samples have a finite attribution and a finite Jacobian, by one product."""
         J = self.explained.jacobian
-        return J.matvec(self.draws.normal("probe", J.shape[2], like=J)).isfinite().all(dim=1)
+        product = J.matvec(self.draws.normal("probe", J.shape[2], like=J))
+        return (self.explained.value.isfinite() & product.isfinite()).all(dim=1)
 
 
 def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig) -> Subject:
@@ -76,7 +74,9 @@ def bound_subject(subject: Subject) -> dict[int, list[Row]]:
     near = None
     if config.label_constraint != "off":
         near = margins(subject.f, subject.batch.images, subject.logits, config.margin_classes)
-    linearisation = linearise(subject.change, J, worst, norm=config.ball, draws=subject.draws, random=config.eta_draws)
+    linearisation = linearise(
+        subject.change, J, worst, norm=config.delta_norm, draws=subject.draws, random=config.eta_draws
+    )
     bounded = _Bounded(subject, found, worst, linearisation, near)
     by_eps = [bounded.rows(eps) for eps in config.eps]
     return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}
@@ -114,7 +114,7 @@ class _Bounded:
             "target": int(self.subject.target[i]),
             "guarantee": Guarantee.FIRST_ORDER.value,
             "attribution": attribution_label(self.subject.config),
-            "norm": str(self.subject.config.ball),
+            "norm": str(self.subject.config.delta_norm),
             "g_norm": float(self.subject.explained.value[i].double().norm()),
             "completeness_gap": None if gap is None else float(gap[i]),
             "failure": self.worst.failure,
@@ -139,8 +139,12 @@ class _Bounded:
             "eta_random": None if measured.eta_random is None else float(measured.eta_random[i]),
         }
 
+    def _winner(self, i: int) -> FirstOrder:
+        """Whose upper bound is the smallest: it speaks for the sample."""
+        return min(self.found, key=lambda found: float(found.upper[i]))
+
     def _status(self, i: int, *, vacuous: bool) -> Status:
-        solution = self.worst.solution
+        solution = self._winner(i).solution
         if solution is not None and solution.status[i] is SolverStatus.STEP_LIMIT:
             return Status.NOT_CONVERGED
         if vacuous:
@@ -150,16 +154,17 @@ class _Bounded:
 
     def _solver_cells(self, i: int, eps: float) -> dict[str, Cell]:
         cells: dict[str, Cell] = {}
-        solution = self.worst.solution
+        winner = self._winner(i)
+        solution = winner.solution
         if solution is not None:
             cells |= {
                 "solver_status": solution.status[i].value,
                 "steps": int(solution.steps[i]),
                 "residual": float(solution.residual[i]),
             }
-        if self.subject.config.ball.kind is NormKind.LINF:
-            cells |= {"linf_method": self.worst.method[i], "linf_lower": eps * float(self.worst.lower[i])}
-            cells |= {f"T_e_{found.method[i].replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
+        if self.subject.config.delta_norm.kind is NormKind.LINF:
+            cells |= {"linf_method": winner.method, "linf_lower": eps * float(self.worst.lower[i])}
+            cells |= {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
         elif solution is not None:
             cells |= {"xi_lower": float(solution.lower[i]), "xi_upper": float(solution.upper[i])}
         return cells
@@ -173,7 +178,7 @@ class _Bounded:
             label_kept(self.subject.f, self.subject.batch.images, sign * delta, self.subject.predicted)
             for sign in (1, -1)
         ]
-        radius = self.margins.radius(self.subject.config.ball).tolist()
+        radius = self.margins.radius(self.subject.config.delta_norm).tolist()
         cells: dict[str, list[Cell]] = {
             "margin_radius": [value if value < float("inf") else None for value in radius],
             "margin_classes": [self.margins.b.shape[1]] * len(radius),
@@ -189,7 +194,7 @@ class _Bounded:
         """The label-constrained bound of the samples that need it; it replaces T_e only where it is smaller."""
         assert self.margins is not None
         worst = self.worst.select(lost)
-        norm = self.subject.config.ball
+        norm = self.subject.config.delta_norm
         tau = None if norm.kind is NormKind.LINF else norm.l2_factor(self.subject.explained.jacobian.shape[2]) ** 2
         bound = LabelDual(solver(self.subject.config))(
             self.subject.explained.jacobian.select(lost),

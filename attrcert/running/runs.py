@@ -1,6 +1,7 @@
 """A `bound` run from a model and data to rows: the one path that the command line and the library share."""
 
 import platform
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -9,18 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attrcert.certificates.linf_row_sums import check_size
 from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
 from attrcert.records import Cell, Row
-from attrcert.running.checks import Fidelity, Finding, before_run, diagnose
+from attrcert.running.checks import Fidelity, Finding, Level, before_run, diagnose
 from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
 from attrcert.running.evaluate import bound_rows, read
 from attrcert.running.memory import batch_size, parse_bytes
 from attrcert.running.methods import configuration, explainer, torch_dtype
+from attrcert.vocabulary import NormKind
 
 PROBED = 64
+USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
 REPORTED_VERSIONS = ("attrcert", "torch", "torchvision", "numpy", "scipy")
 
 
@@ -82,7 +87,7 @@ class BoundRun:
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
-        config, norm = self.config, self.config.ball
+        config, norm = self.config, self.config.delta_norm
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
             config.target, f"class {config.target}"
         )
@@ -105,22 +110,25 @@ class BoundRun:
 
 def open_run(model: ModelSpec, data: DataSpec, config: BoundConfig, options: RunOptions) -> BoundRun:
     """Load what the specifications name, and check it."""
-    device = options.torch_device()
-    loaded = load_model(model, device=device, dtype=torch_dtype(config))
-    channels = data.channels or _channels(loaded.classifier)
-    images = load_data(replace(data, channels=channels))
+    loaded, images, device = _load(model, data, config, options)
     return prepare(loaded, images, config, options, device)
 
 
-def examine(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> list[Finding]:
+def examine(model: ModelSpec, data: DataSpec, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
     """All checks of `attrcert doctor` on the first images."""
-    config, options = BoundConfig(dtype=dtype), RunOptions(device)
-    place = options.torch_device()
-    loaded = load_model(model, device=place, dtype=torch_dtype(config))
-    images = load_data(replace(data, channels=data.channels or _channels(loaded.classifier)))
+    config = BoundConfig(dtype=dtype)
+    loaded, images, place = _load(model, data, config, RunOptions(device))
     x, labels = first_images(images, device=place, dtype=torch_dtype(config))
     with loaded.classifier.prepared() as classifier:
         return diagnose(classifier, x, labels)
+
+
+def _load(
+    model: ModelSpec, data: DataSpec, config: BoundConfig, options: RunOptions
+) -> tuple[LoadedModel, LoadedData, torch.device]:
+    device = options.torch_device()
+    loaded = load_model(model, device=device, dtype=torch_dtype(config))
+    return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
 
 
 def prepare(
@@ -128,43 +136,43 @@ def prepare(
 ) -> BoundRun:
     """The checks before a run, on its first samples, and its batch size."""
     classifier = model.classifier.original() if config.loss_hessian else model.classifier
+    attribution = explainer(config, classifier.mean)
     x, labels = first_images(data, device=device, dtype=torch_dtype(config))
+    if config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
+        check_size(x[0].numel(), x.element_size())
     with classifier.prepared():
         measured, findings = before_run(classifier, x, labels, needs_curvature=not config.loss_hessian)
-        if config.target.isdecimal() and int(config.target) >= classifier(x[:1]).shape[1]:
-            raise UsageError(
-                f"target must be below {classifier(x[:1]).shape[1]}, the number of classes, got {config.target}"
-            )
+        logits = classifier(x[:1])
+        if config.target.isdecimal() and int(config.target) >= logits.shape[1]:
+            raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
         size = options.batch_size or batch_size(
-            explainer(config, classifier.mean),
+            attribution,
             classifier,
             x[:1],
-            classifier(x[:1]).argmax(1),
+            logits.argmax(1),
             memory=parse_bytes(options.memory),
-            basis=min(config.max_steps, 60),
+            basis=min(config.max_steps, USUAL_STEPS),
         )
     return BoundRun(classifier, data, config, device, tuple(x.shape[1:]), size, measured, tuple(findings), model.facts)
 
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
-    """Up to 64 of the run's first usable images; their shape is the run's."""
-    probed = data.indices[:PROBED]
-    shape, reason = None, ""
-    for index in probed:
+    """Some of the run's first usable images; the shape of the first one is the run's."""
+    reason = ""
+    for place, index in enumerate(data.indices):
         try:
             shape = tuple(data.images[index][0].shape)
-            break
         except SampleError as error:
             reason = error.message
-    if shape is None:
-        raise DataError(f"none of the first {len(probed)} images can be used: {reason}")
-    batch, _ = read(data.images, probed, shape, device=device, dtype=dtype)
-    assert batch is not None
-    return batch.images, list(batch.labels)
+            continue
+        batch, _ = read(data.images, data.indices[place : place + PROBED], shape, device=device, dtype=dtype)
+        assert batch is not None
+        return batch.images, list(batch.labels)
+    raise DataError(f"none of the {len(data.indices)} images can be used: {reason}")
 
 
 def bound(
-    model: nn.Module | Classifier | str,
+    model: nn.Module | Classifier | ModelSpec | str,
     data: Any = None,
     *,
     mean: tuple[float, ...] | None = None,
@@ -172,29 +180,39 @@ def bound(
     output: str | None = None,
     softplus_beta: float | None = DEFAULT_SOFTPLUS_BETA,
     limit: int | None = None,
-    device: str = "auto",
-    batch_size: int | None = None,
-    memory: str = DEFAULT_MEMORY,
+    options: RunOptions | None = None,
     **settings: Any,
 ) -> list[Row]:
     """The rows of `attrcert bound` as a list of mappings.
 
-    `model` is a network, a Classifier or a bundled model's name; `data` is (images, labels) in [0, 1], a map-style
-    dataset, or what the command line takes. `settings` are the fields of BoundConfig.
+    `model` is a network, a Classifier, a ModelSpec or a bundled model's name; `data` is (images, labels) in [0, 1], a
+    map-style dataset, a DataSpec, or a word that the command line takes. `settings` are the fields of BoundConfig. What
+    the command line would print as a warning is a Python warning.
     """
     config = BoundConfig(**{key: _listed(key, value) for key, value in settings.items()})
-    options = RunOptions(device, batch_size, memory)
-    place, dtype = options.torch_device(), torch_dtype(config)
+    options = options or RunOptions(device=_home(model))
+    device, dtype = options.torch_device(), torch_dtype(config)
     if isinstance(model, str):
-        loaded = load_model(
-            ModelSpec(model, mean=mean, std=std, output=output, beta=softplus_beta), device=place, dtype=dtype
-        )
+        model = ModelSpec(model, mean=mean, std=std, output=output, beta=softplus_beta)
+    if isinstance(model, ModelSpec):
+        loaded = load_model(model, device=device, dtype=dtype)
     else:
         classifier = model if isinstance(model, Classifier) else Classifier(model, mean, std, output, softplus_beta)
         loaded = LoadedModel(classifier, {})
-    images = load_data(DataSpec(data, limit=limit)) if isinstance(data, str) else _wrapped(data, limit)
-    run = prepare(loaded, images, config, options, place)
-    return [row for rows in run.rows(warn=lambda message: None) for row in rows]
+    run = prepare(loaded, _loaded(data, limit), config, options, device)
+    for finding in run.findings:
+        if finding.level is Level.WARN:
+            warnings.warn(f"{finding.check}: {finding.message}", stacklevel=2)
+    return [row for rows in run.rows(warn=lambda message: warnings.warn(message, stacklevel=2)) for row in rows]
+
+
+def _home(model: Any) -> str:
+    """The device that a network is on already."""
+    network = model.network if isinstance(model, Classifier) else model
+    if not isinstance(network, nn.Module):
+        return "auto"
+    first = next(network.parameters(), None)
+    return "auto" if first is None else str(first.device)
 
 
 def _listed(key: str, value: Any) -> Any:
@@ -204,9 +222,11 @@ def _listed(key: str, value: Any) -> Any:
     return (value,) if key in ("eps", "linf_method") and not isinstance(value, tuple) else value
 
 
-def _wrapped(data: Any, limit: int | None) -> LoadedData:
-    if data is None:
-        return load_data(DataSpec(limit=limit))
+def _loaded(data: Any, limit: int | None) -> LoadedData:
+    if data is None or isinstance(data, str):
+        data = DataSpec(data or bundled.DEFAULT_SAMPLE)
+    if isinstance(data, DataSpec):
+        return load_data(data if limit is None else replace(data, limit=limit))
     images = wrap(data)
     return LoadedData(images, chosen(DataSpec(limit=limit), len(images)), {})
 
