@@ -1,9 +1,12 @@
 """The bundled models and sample are what their recipes say."""
 
 import tomllib
+import zipfile
+from pathlib import Path
 
 import pytest
 import torch
+from hatchling.build import build_wheel
 
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import ModelSpec, load_model, read_weights
@@ -25,6 +28,15 @@ def test_a_bundled_model_reaches_its_recipes_accuracy(name):
     hits = (predicted == torch.tensor([label for _, label in pairs])).double().mean()
     # 256 images: three standard deviations of a share of about 0.9 are 0.06
     assert hits >= least - 0.06
+
+
+def test_the_wheel_carries_the_models_and_the_sample(tmp_path, monkeypatch):
+    monkeypatch.chdir(Path(__file__).parent.parent)
+    with zipfile.ZipFile(tmp_path / build_wheel(str(tmp_path))) as wheel:
+        inside = {name.removeprefix("attrcert/bundled/") for name in wheel.namelist()}
+    wanted = [*bundled.models().values(), *bundled.samples().values()]
+    assert {str(path.relative_to(bundled.folder())) for path in wanted} <= inside
+    assert not any("train" in name for name in inside)
 
 
 def test_the_sample_has_256_images_of_ten_classes():

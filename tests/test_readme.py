@@ -24,9 +24,10 @@ def test_every_option_in_the_readme_exists():
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) <= known
 
 
-def test_the_python_blocks_run_one_after_the_other(capsys):
+def test_the_python_blocks_run_one_after_the_other(capsys, monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
