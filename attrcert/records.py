@@ -120,7 +120,15 @@ def read_rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Cell]]:
             f"{path} has other columns than this version writes", hint="choose another --out, or --overwrite"
         )
     kinds = {column.name: column.kind for column in columns}
-    return [{name: parse(text, kinds[name]) for name, text in line.items()} for line in reader]
+    rows = []
+    for number, line in enumerate(reader, 2):
+        try:
+            rows.append({name: parse(text, kinds[name]) for name, text in line.items()})
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ResumeError(
+                f"row {number} of {path} cannot be read: {error}", hint="mend or delete that row, or use --overwrite"
+            ) from error
+    return rows
 
 
 class RowFile:
@@ -144,6 +152,8 @@ class RowFile:
             raise UsageError(f"the rows go into a file, and {path} is a folder")
         if path.exists() and not (resume or overwrite):
             raise UsageError(f"{path} exists", hint="--resume continues that run, --overwrite replaces it")
+        if overwrite and path.exists() and not path.read_bytes().startswith(b"index,"):
+            raise UsageError(f"{path} is not a file that attrcert wrote, and is not overwritten")
         if resume and path.exists():
             self._continue()
         else:

@@ -871,6 +871,14 @@ def test_an_interrupt_while_rows_are_written_counts_them(bound, tmp_path, monkey
 # the other commands
 
 
+def test_the_loss_hessian_of_a_network_with_curvature_is_refused(bound_of):
+    assert_refused(bound_of("smooth", "--loss-hessian"), "piecewise-linear networks only")
+
+
+def test_an_eps_beyond_every_image_is_warned_of(bound):
+    assert "did you mean 8/255" in " ".join(bound("--norm", "linf", "--eps", "8", quiet=False).err.split())
+
+
 def test_doctor_finds_the_small_model_fit(attrcert, work):
     done = attrcert("doctor", work / "tiny.safetensors", work / "data.npz", "--format", "json")
     assert done.code == 0

@@ -15,7 +15,7 @@ from scipy.stats import binomtest
 
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue, least_mass, upper_end
-from attrcert.linalg.krylov import GramLanczos, Lanczos
+from attrcert.linalg.krylov import GramLanczos, Lanczos, Section
 from attrcert.linalg.maps import ColumnScaled, Dense, LowRank
 from attrcert.types import Enclosure
 from attrcert.vocabulary import SolverStatus
@@ -208,8 +208,9 @@ def test_miss_rate_on_an_isolated_spectrum_is_the_failure_probability_itself(
     symmetric: bool, sign: float, max_steps: int
 ) -> None:
     found = over_starts("isolated", symmetric=symmetric, max_steps=max_steps, sign=sign)
-    # two-sided: too many misses is unsound, too few means that the bound is looser than it has to be
-    assert binomtest(misses(found), STARTS, FAILURE).pvalue > 1e-3
+    # two-sided: too many misses is unsound, too few means that the bound is looser than it has to be; nine tenths of
+    # the failure probability belong to processes without a breakdown
+    assert binomtest(misses(found), STARTS, 0.9 * FAILURE).pvalue > 1e-3
 
 
 def golden_process() -> Lanczos:
@@ -222,7 +223,8 @@ def golden_process() -> Lanczos:
 
 
 def test_lanczos_coefficients_of_one_to_five_are_the_golden_ones() -> None:
-    alpha, beta = golden_process().tridiagonal()
+    section = golden_process().section()
+    alpha, beta = section.alpha, section.beta
     # golden values to ten digits; a few roundings
     np.testing.assert_allclose(alpha[0], [3, 3, 3], rtol=1e-13)
     np.testing.assert_allclose(beta[0], [1.4142135623730951, 1.1832159566199232, 1.01418510567422], rtol=1e-13)
@@ -232,9 +234,9 @@ def test_lanczos_coefficients_of_one_to_five_are_the_golden_ones() -> None:
     ("w", "golden"), [(0.2, 5.004741810413734), (0.01, 5.926556602722698), (1e-6, 15.00852091827323)]
 )
 def test_upper_end_of_one_to_five_is_the_golden_one_from_above(w: float, golden: float) -> None:
-    alpha, beta = golden_process().tridiagonal()
-    theta = 4.843908891458578  # golden value
-    found = float(upper_end(alpha, beta, torch.tensor([theta], dtype=torch.float64), w))
+    theta = torch.tensor([4.843908891458578], dtype=torch.float64)  # golden value
+    found = float(upper_end(golden_process().section(), theta, torch.tensor([w], dtype=torch.float64)))
+    theta = float(theta)
     assert golden * (1 - CANCELLATION) <= found <= golden + GRID * (golden - theta)
 
 
@@ -260,7 +262,8 @@ def test_upper_end_agrees_with_bisection_in_many_digits(k: int, w: float, scale:
     theta = christoffel.top_ritz(alphas, betas)
     exact = christoffel.upper_end(alphas, betas, theta, w)
     columns = [torch.tensor([[float(v) for v in values]], dtype=torch.float64) for values in (alphas, betas)]
-    found = float(upper_end(*columns, torch.tensor([theta], dtype=torch.float64), w))
+    section = Section(*columns, torch.zeros(1, k, dtype=torch.bool), 0.0)
+    found = float(upper_end(section, *(torch.tensor([value], dtype=torch.float64) for value in (theta, w))))
     assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
 
 
@@ -289,8 +292,9 @@ def test_upper_end_is_sharper_than_the_a_priori_factor_of_kuczynski_and_wozniako
     t = christoffel.kuczynski_wozniakowski(n, k, 1e-3)
     assert t < 1
     ours = float((found.upper / found.lower) ** 2) - 1
-    # measured 1.4 times closer on a uniform spectrum and more on others; 1.2 leaves room for the start's luck
-    assert 1.2 * ours < 1 / (1 - t) - 1
+    # measured 1.4 times closer on a uniform spectrum and more on others; 1.1 leaves room for the start's luck and for
+    # the tenth of the failure probability that is kept for breakdowns
+    assert 1.1 * ours < 1 / (1 - t) - 1
 
 
 def test_coefficients_of_the_gram_process_are_those_of_lanczos_on_the_gram_matrix() -> None:
@@ -302,7 +306,8 @@ def test_coefficients_of_the_gram_process_are_those_of_lanczos_on_the_gram_matri
     for _ in range(8):
         gram.step()
         plain.step()
-    for found, expected in zip(gram.tridiagonal(), plain.tridiagonal(), strict=True):
+    one, other = gram.section(), plain.section()
+    for found, expected in ((one.alpha, other.alpha), (one.beta, other.beta)):
         # P is formed in float64: its condition times rounding
         np.testing.assert_allclose(found, expected, rtol=1e-10)
 
@@ -404,3 +409,31 @@ def test_solver_and_enclosure_are_frozen() -> None:
     for value, field in ((TopSingularValue(), "slack"), (found, "upper")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(value, field, 1.0)
+
+
+@pytest.mark.parametrize("n", [784, 3072])
+@pytest.mark.parametrize("h", [1e-4, 2e-4, 5e-4])
+def test_a_breakdown_does_not_hide_an_eigenvalue_just_above_a_cluster(n: int, h: float) -> None:
+    """I + h e e^T in float32: every start breaks down at once, and most see nothing of e."""
+    e = torch.zeros(n)
+    e[0] = 1.0
+
+    class Bumped:
+        symmetric, dtype, device = True, torch.float32, torch.device("cpu")
+
+        def __init__(self, b: int) -> None:
+            self.shape = (b, n, n)
+
+        def matvec(self, v: torch.Tensor) -> torch.Tensor:
+            return v + h * (v @ e)[:, None] * e
+
+        rmatvec = matvec
+
+        def select(self, keep: torch.Tensor) -> "Bumped":
+            return Bumped(len(keep))
+
+    starts = 400
+    found = TopSingularValue(failure=0.01)(Bumped(starts), Draws(3, tuple(range(starts))), purpose="bump")
+    missed = int((found.upper < 1 + h).sum())
+    assert binomtest(missed, starts, 0.01, alternative="greater").pvalue > 1e-3
+    assert set(found.status) == {SolverStatus.CONVERGED}

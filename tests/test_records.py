@@ -248,3 +248,10 @@ def test_no_half_written_file_is_left_behind(path):
     started(path).write_manifest({"state": "complete"})
     RowFile(path, "bound", IDENTITY, resume=True)
     assert sorted(p.name for p in path.parent.iterdir()) == ["out.csv", "out.csv.json"]
+
+
+def test_a_file_that_attrcert_did_not_write_is_not_overwritten(tmp_path):
+    (tmp_path / "weights.pt").write_bytes(b"PK precious")
+    with pytest.raises(UsageError, match="not overwritten"):
+        RowFile(tmp_path / "weights.pt", "bound", {"eps": [0.1]}, overwrite=True)
+    assert (tmp_path / "weights.pt").read_bytes() == b"PK precious"

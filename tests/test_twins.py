@@ -331,3 +331,17 @@ def test_weights_that_are_trained_keep_their_gradient_under_twins():
     with Twins(BETA):
         convolution(torch.ones(1, 1, 4, 4)).sum().backward()
     assert convolution.weight.grad.abs().min() > 0
+
+
+def test_softplus_bends_in_float32_as_far_up_as_it_does_in_float64():
+    t = torch.linspace(-30, 30, 61)
+
+    def bend(dtype):
+        leaf = t.to(dtype).requires_grad_()
+        with Twins(1.0):
+            value = F.softplus(leaf, threshold=40.0).sum()
+        (slope,) = torch.autograd.grad(value, leaf, create_graph=True)
+        return torch.autograd.grad(slope.sum(), leaf)[0]
+
+    # two sigmoids and two products in float32: a few roundings of 6e-8 each
+    torch.testing.assert_close(bend(torch.float32).double(), bend(torch.float64), rtol=1e-6, atol=0)

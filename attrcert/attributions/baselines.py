@@ -49,6 +49,8 @@ class Blurred:
         return self.linear(x)
 
     def linear(self, v: Images) -> Images:
+        if v.ndim != 4:
+            raise UsageError(f"the blurred baseline needs images (channels, height, width), got {tuple(v.shape[1:])}")
         return self._kernel(v, -2) @ v @ self._kernel(v, -1).mT
 
     def adjoint(self, u: Images) -> Images:

@@ -26,14 +26,20 @@ class LossGradient:
     def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
         leaf = x.detach().requires_grad_()
         with torch.enable_grad():
-            loss = torch.nn.functional.cross_entropy(f(leaf), y, reduction="sum")
+            logits = f(leaf)
+            margins = logits - logits.gather(1, y[:, None])
+            others = margins.masked_fill(torch.nn.functional.one_hot(y, logits.shape[1]).bool(), -torch.inf)
+            # the cross-entropy, written so that nothing cancels where the class is nearly certain
+            loss = torch.nn.functional.softplus(others.logsumexp(dim=1), threshold=100.0).sum()
             (gradient,) = torch.autograd.grad(loss, leaf)
         return gradient.flatten(1)
 
     def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
         logits, W = logit_gradients(f, x)
         p = logits.softmax(dim=1)
-        mean = torch.einsum("bk,bkn->bn", p, W)
-        chosen = W.gather(1, y[:, None, None].expand(-1, 1, W.shape[2]))[:, 0]
-        factor = p.sqrt()[:, :, None] * (W - mean[:, None])
-        return Explained(mean - chosen, LowRank(factor.mT.contiguous()))
+        relative = W - W.gather(
+            1, y[:, None, None].expand(-1, 1, W.shape[2])
+        )  # first, or it cancels where p_y is near 1
+        mean = torch.einsum("bk,bkn->bn", p, relative)
+        factor = p.sqrt()[:, :, None] * (relative - mean[:, None])
+        return Explained(mean, LowRank(factor.mT.contiguous()))

@@ -24,7 +24,6 @@ from attrcert.certificates.first_order import FirstOrder
 from attrcert.certificates.label_margin import Margins
 from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
-from attrcert.linalg.maps import gram_product
 from attrcert.types import LinearMap
 
 
@@ -38,7 +37,7 @@ class Bordered:
     M: Float[Tensor, "b k k"]
     border: Float[Tensor, "b n"]
     corner: Float[Tensor, " b"]
-    eps: float
+    unit: Float[Tensor, " b"]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -60,15 +59,16 @@ class Bordered:
     def matvec(self, v: Float[Tensor, "b n1"]) -> Float[Tensor, "b n1"]:
         s, t = self.root * v[:, :-1], v[:, -1:]
         constrained = torch.einsum("bkn,bkj,bjm,bm->bn", self.A, self.M, self.A, s)
-        upper = self.root * (self.eps**2 * gram_product(self.J, s) + constrained) + self.border * t
+        upper = self.root * (_unit_gram(self.J, s, self.unit) + constrained) + self.border * t
         lower = (self.border * v[:, :-1]).sum(dim=1, keepdim=True) + self.corner[:, None] * t
         return torch.cat([upper, lower], dim=1)
 
     rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Bordered":
-        A, root, M, border, corner = (part[keep] for part in (self.A, self.root, self.M, self.border, self.corner))
-        return Bordered(self.J.select(keep), A, root, M, border, corner, self.eps)
+        parts = (self.A, self.root, self.M, self.border, self.corner, self.unit)
+        A, root, M, border, corner, unit = (part[keep] for part in parts)
+        return Bordered(self.J.select(keep), A, root, M, border, corner, unit)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,8 @@ class LabelDual:
         rows = torch.arange(len(D), device=D.device)[:, None]
         A, b = eps * margins.a[rows, broken.indices], margins.b[rows, broken.indices]
         root = D.rsqrt()
-        sections = self._sections(J, worst, A, root, eps)
+        unit = worst.upper.clamp_min(torch.finfo(A.dtype).tiny).to(A)
+        sections = self._sections(J, worst, A, root, unit)
         found = [
             _multipliers(P, a, bs, float(t))
             for P, a, bs, t in zip(*sections, b.double().cpu().numpy(), taus, strict=True)
@@ -101,16 +102,21 @@ class LabelDual:
         inner = torch.einsum("bjk,bk->bj", M, b)
         border = -root * torch.einsum("bkn,bk->bn", A, inner + nu / 2) / kappa.sqrt()[:, None]
         corner = ((b * inner).sum(1) + (nu * b).sum(1)) / kappa
-        top = self.solver.top_eigenvalue(Bordered(J, A, root, M, border, corner, eps), draws, purpose=f"label-{eps!r}")
-        return ((taus + kappa.double().cpu()) * top.upper.clamp_min(0)).sqrt()
+        top = self.solver.top_eigenvalue(Bordered(J, A, root, M, border, corner, unit), draws, purpose=f"label-{eps!r}")
+        return eps * worst.upper * ((taus + kappa.double().cpu()) * top.upper.clamp_min(0)).sqrt()
 
     def _sections(
-        self, J: LinearMap, worst: FirstOrder, A: Float[Tensor, "b k n"], root: Float[Tensor, "b n"], eps: float
+        self,
+        J: LinearMap,
+        worst: FirstOrder,
+        A: Float[Tensor, "b k n"],
+        root: Float[Tensor, "b n"],
+        unit: Float[Tensor, " b"],
     ) -> tuple[np.ndarray, np.ndarray]:
-        """eps^2 P and A, scaled, on an orthonormal basis of the small space."""
+        """P and A, scaled, on an orthonormal basis of the small space."""
 
         def scaled_gram(block: Float[Tensor, "b n r"]) -> Float[Tensor, "b n r"]:
-            columns = [eps**2 * root * gram_product(J, root * block[:, :, i]) for i in range(block.shape[2])]
+            columns = [root * _unit_gram(J, root * block[:, :, i], unit) for i in range(block.shape[2])]
             return torch.stack(columns, dim=2)
 
         block = torch.cat([(worst.direction / root)[:, None], A * root[:, None]], dim=1).mT
@@ -120,6 +126,11 @@ class LabelDual:
         space = torch.linalg.qr(torch.cat(blocks, dim=2)[:, :, : J.shape[2]]).Q
         P = space.mT @ scaled_gram(space)
         return ((P + P.mT) / 2).double().cpu().numpy(), ((A * root[:, None]) @ space).double().cpu().numpy()
+
+
+def _unit_gram(J: LinearMap, s: Float[Tensor, "b n"], unit: Float[Tensor, " b"]) -> Float[Tensor, "b n"]:
+    """P s / unit^2, with nothing squared: J is of order `unit`, and the result is in units of the plain bound."""
+    return J.rmatvec(J.matvec(s) / unit[:, None]) / unit[:, None]
 
 
 def _multipliers(P: np.ndarray, A: np.ndarray, b: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -27,7 +27,8 @@ class Margins:
     def radius(self, norm: Norm) -> Float[Tensor, " b"]:
         """Distance to the nearest border of the linearised classifier; infinite where no class can be reached."""
         lengths = self.a.norm(p=norm.dual, dim=2, dtype=torch.float64)
-        ratio = torch.where(lengths > 0, self.b.double() / lengths, torch.inf)
+        unreachable = torch.where(self.b > 0, torch.inf, 0.0).double()  # a tie is there already
+        ratio = torch.where(lengths > 0, self.b.double() / lengths, unreachable)
         return ratio.amin(dim=1).cpu()
 
     def kept(self, delta: Float[Tensor, "b n"]) -> Bool[Tensor, " b"]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from attrcert.certificates.first_order import FirstOrder
 from attrcert.linalg.draws import Draws
-from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
+from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import LinearMap
 
@@ -23,7 +23,7 @@ class LinfCorollary:
         lower, signs = sign_ascent(J, solution.vector[None])
         return FirstOrder(
             upper=solution.upper * J.shape[2] ** 0.5,
-            lower=lower.cpu() * (1 - ROUNDING[J.dtype]),
+            lower=lower.cpu() * (1 - self.solver.allowance(J.dtype)),
             direction=signs,
             failure=solution.failure,
             method="corollary",

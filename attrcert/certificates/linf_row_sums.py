@@ -26,12 +26,13 @@ class LinfRowSums:
 
     memory: int = 1 << 30
     sign_starts: int = 3
+    rounding: float | None = None
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
         n = J.shape[2]
         upper = root_of_absolute_gram(J, memory=self.memory)
         lower, signs = sign_ascent(J, draws.normal("rounding", self.sign_starts, n, like=J).transpose(0, 1))
-        allowance = ROUNDING[J.dtype]
+        allowance = ROUNDING[J.dtype] if self.rounding is None else self.rounding
         return FirstOrder(
             upper=upper.cpu() * (1 + allowance),
             lower=lower.cpu() * (1 - allowance),

@@ -12,7 +12,7 @@ import torch
 
 from attrcert.certificates.first_order import FirstOrder
 from attrcert.linalg.draws import Draws
-from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
+from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.linalg.maps import ColumnScaled
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.linalg.signs import sign_ascent
@@ -36,7 +36,7 @@ class LinfScaled:
         lower, signs = sign_ascent(J, torch.cat([starts, worst[None]]))
         return FirstOrder(
             upper=solution.upper * D.sum(dim=1, dtype=torch.float64).sqrt().cpu(),
-            lower=lower.cpu() * (1 - ROUNDING[J.dtype]),
+            lower=lower.cpu() * (1 - self.solver.allowance(J.dtype)),
             direction=signs,
             failure=solution.failure,
             method="scaled",

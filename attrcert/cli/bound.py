@@ -184,7 +184,7 @@ def bound(
     summary = render(run, rows, format_)
     if summary.incomplete > max_incomplete * summary.samples:
         talk(
-            f"incomplete: {summary.incomplete} of {summary.samples} samples have no figure; "
+            f"incomplete: {summary.incomplete} of {summary.samples} samples have no figure, or one that has not converged; "
             f"--max-incomplete allows a share of {max_incomplete:g}"
         )
         raise typer.Exit(4)

@@ -11,4 +11,6 @@ def largest_angle(deviation: float, length: float) -> float | None:
     """Degrees, rounded outwards in the last place; None where no angle follows."""
     if not deviation < length:
         return None
-    return math.nextafter(math.degrees(math.asin(deviation / length)), math.inf) if deviation else 0.0
+    # two units in the last place of the ratio and some of the result: more than the three roundings can take away
+    ratio = min(1.0, deviation / length * (1 + 2**-51))
+    return min(90.0, math.degrees(math.asin(ratio)) * (1 + 2**-50)) if deviation else 0.0

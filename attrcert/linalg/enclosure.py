@@ -12,6 +12,11 @@ xi_max of a symmetric J is |lambda| at one of its two ends, fixed by J and not b
 ends' U_k therefore fails no more often than that one end does: no union bound. A non-symmetric J is enclosed through
 P = J^T J.
 
+A breakdown splits the process into m blocks, each a uniform start on the complement of the spaces before it, which
+are invariant up to rounding. If lambda_max exceeded every block's U, each start would have missed it given the ones
+before: probability at most the product of the blocks' failures. So the largest U counts, with m blocks read at
+q_m^(1/m) each, and q_1 = 0.9 failure, q_m = 0.1 failure / 2^(m-1) add up to `failure`.
+
 Not claimed: that a small residual means anything for the upper end. Rounding is covered by an outward allowance.
 """
 
@@ -24,7 +29,7 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from attrcert.linalg.draws import Draws
-from attrcert.linalg.krylov import GramLanczos, Lanczos
+from attrcert.linalg.krylov import SPARES, GramLanczos, Lanczos, Section
 from attrcert.types import Enclosure, LinearMap
 from attrcert.vocabulary import SolverStatus
 
@@ -37,12 +42,18 @@ class TopSingularValue:
     """Runs until upper <= (1 + slack) lower and the lower end has settled, or for `max_steps` steps.
 
     `settled` bounds the estimated relative error of the lower end: residual^2 over the gap to the next Ritz value.
+    `rounding` is the allowance for rounding; by default that of the products' dtype, which suits matrices.
     """
 
     slack: float = 0.01
     failure: float = 1e-3
     max_steps: int = 200
     settled: float = 2e-5
+    rounding: float | None = None
+
+    def allowance(self, dtype: torch.dtype) -> float:
+        """What rounding may do to either end, relative."""
+        return ROUNDING[dtype] if self.rounding is None else self.rounding
 
     def __call__(self, J: LinearMap, draws: Draws, *, purpose: str) -> Enclosure:
         """Of each map of the batch; the vector is the right singular vector."""
@@ -56,7 +67,6 @@ class TopSingularValue:
     def _run(self, process: Lanczos | GramLanczos, read: "_Reader") -> Enclosure:
         J = process.J
         b, _, n = J.shape
-        w = least_mass(n, self.failure)
         limit = min(n, self.max_steps)
         records: list[tuple[Tensor, Enclosure]] = []
         rows, waiting = torch.arange(b), torch.ones(b, dtype=torch.bool)
@@ -65,9 +75,7 @@ class TopSingularValue:
             k = process.steps
             if k < limit and k % CHECK_EVERY:
                 continue
-            alpha, beta = process.tridiagonal()
-            ends = read(alpha.cpu(), beta.cpu(), w)
-            ends = ends.outwards(ROUNDING[J.dtype], exhausted=k == n)
+            ends = read(process.section(), n, self.failure).outwards(self.allowance(J.dtype), exhausted=k == n)
             reached = (ends.upper <= ends.lower * (1 + self.slack)) & (ends.rise <= self.settled * ends.lower)
             finished = waiting & (reached if k < limit else True)
             if finished.any():
@@ -82,7 +90,7 @@ class TopSingularValue:
         return _assembled(records)
 
 
-_Reader = Callable[[Tensor, Tensor, float], "_Ends"]
+_Reader = Callable[[Section, int, float], "_Ends"]
 
 # The small eigenproblem every few steps costs little beside the products, and a GPU waits for it.
 CHECK_EVERY = 3
@@ -93,40 +101,50 @@ def least_mass(n: int, failure: float) -> float:
     return float(betaincinv(0.5, (n - 1) / 2, failure)) if n > 1 else 1.0
 
 
-def upper_end(
-    alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], theta: Float[Tensor, " b"], w: float
-) -> Float[Tensor, " b"]:
-    """The root U >= theta of sum_j p_j(U)^2 = 1/w, from above (the returned value errs upwards)."""
-    scale = torch.maximum(alpha.abs().amax(1), beta.amax(1))
+def block_mass(section: Section, n: int, failure: float) -> Float[Tensor, " b"]:
+    """The mass to count with in every block: m blocks share `failure` as the module says."""
+    shares = [0.9, *(0.1 / 2 ** (m - 1) for m in range(2, 2 + SPARES))]
+    by_count = [least_mass(n, (share * failure) ** (1 / m)) for m, share in enumerate(shares, 1)]
+    return torch.tensor(by_count, dtype=torch.float64)[section.blocks.clamp_max(1 + SPARES) - 1]
+
+
+def upper_end(section: Section, theta: Float[Tensor, " b"], w: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    """The root U >= theta of sum_j p_j(U)^2 = 1/w, the largest over the blocks, from above (it errs upwards)."""
+    scale = torch.maximum(section.alpha.abs().amax(1), section.beta.amax(1))
     unit = torch.where(scale > 0, scale, 1.0)
-    a, c, t = alpha / unit[:, None], beta / unit[:, None], theta / unit
+    inner = replace(section, alpha=section.alpha / unit[:, None], beta=section.beta / unit[:, None])
+    t, wanted = theta / unit, -w.log()
     # U - theta lies between rounding and the root of the first term alone, |U - alpha_1| <= beta_1 / sqrt(w)
-    low = torch.full_like(t, -40.0)
-    high = torch.full_like(t, 2.0) - 0.5 * torch.tensor(w, dtype=t.dtype).log()
+    low, high = torch.full_like(t, -40.0), 2.0 + wanted / 2
     fractions = torch.linspace(0, 1, 33, dtype=t.dtype)
     for _ in range(4):
         logs = low[:, None] + (high - low)[:, None] * fractions
-        enough = _log_christoffel(a, c, t[:, None] + logs.exp()) >= -torch.tensor(w, dtype=t.dtype).log()
+        enough = _log_christoffel(inner, t[:, None] + logs.exp()) >= wanted[:, None]
         first = torch.where(enough, torch.arange(33), 32).amin(1)
         high = logs.gather(1, first[:, None])[:, 0]
         low = torch.where(first > 0, logs.gather(1, (first - 1).clamp_min(0)[:, None])[:, 0], low)
-    return torch.where(scale > 0, unit * (t + high.exp()), theta)
+    coupled = section.rounding * (section.blocks - 1)
+    return torch.where(scale > 0, unit * (t + high.exp() + coupled), theta)
 
 
-def _log_christoffel(
-    alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], x: Float[Tensor, "b points"]
-) -> Float[Tensor, "b points"]:
-    """log sum_{j=0..k} p_j(x)^2, rescaled at each step against overflow."""
-    before, now, total, log_scale = torch.zeros_like(x), torch.ones_like(x), torch.ones_like(x), torch.zeros_like(x)
-    coupling = torch.zeros_like(alpha[:, :1])
-    for j in range(alpha.shape[1]):
-        following = beta[:, j : j + 1]
-        before, now = now, ((x - alpha[:, j : j + 1]) * now - coupling * before) / following
-        total = total + now**2
-        root = total.sqrt()
-        before, now, total, log_scale = before / root, now / root, torch.ones_like(x), log_scale + root.log()
-        coupling = following
-    return 2 * log_scale
+def _log_christoffel(section: Section, x: Float[Tensor, "b points"]) -> Float[Tensor, "b points"]:
+    """log sum_{j=0..k} p_j(x)^2 of the block where it is smallest, rescaled at each step against overflow."""
+    zero, one = torch.zeros_like(x), torch.ones_like(x)
+    before, now, log_scale, least = zero, one, zero, torch.full_like(x, torch.inf)
+    ended = torch.zeros_like(section.alpha[:, :1])
+    coupling = torch.zeros_like(section.alpha[:, :1])
+    for j in range(section.alpha.shape[1]):
+        alpha, following = section.alpha[:, j : j + 1], section.beta[:, j : j + 1]
+        before, now = now, ((x - alpha) * now - coupling * before) / following
+        root = (1 + now**2).sqrt()  # the sum so far was scaled to 1
+        before, now, log_scale = before / root, now / root, log_scale + root.log()
+        closed = section.broken[:, j : j + 1] | (j + 1 == section.alpha.shape[1])
+        counted = closed & (ended < 1 + SPARES)
+        least = torch.where(counted, torch.minimum(least, 2 * log_scale), least)
+        ended = ended + closed
+        before, now = torch.where(closed, zero, before), torch.where(closed, one, now)
+        log_scale, coupling = torch.where(closed, zero, log_scale), torch.where(closed, 0.0, following)
+    return least
 
 
 @dataclass(frozen=True)
@@ -164,23 +182,24 @@ class _Ends:
         return Enclosure(self.lower[picked], self.upper[picked], failure, status, vector, steps, self.residual[picked])
 
 
-def _top(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float) -> _Ends:
-    return _end(alpha, beta, *_ritz(alpha, beta), w)
+def _top(section: Section, n: int, failure: float) -> _Ends:
+    return _end(section, *_ritz(section), block_mass(section, n, failure))
 
 
-def _root_of_top(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float) -> _Ends:
+def _root_of_top(section: Section, n: int, failure: float) -> _Ends:
     """xi_max of J from the top of P = J^T J."""
-    top = _top(alpha, beta, w)
+    top = _top(section, n, failure)
     lower = top.lower.clamp_min(0).sqrt()
     rise = (top.lower + top.rise).clamp_min(0).sqrt() - lower
     return replace(top, lower=lower, upper=top.upper.clamp_min(0).sqrt(), rise=rise, scale=lower)
 
 
-def _both_ends(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float) -> _Ends:
-    """xi_max of a symmetric J: the end with the larger modulus; -J has the coefficients -alpha and beta."""
-    values, vectors = _ritz(alpha, beta)
-    top = _end(alpha, beta, values, vectors, w)
-    bottom = _end(-alpha, beta, -values.flip(1), vectors.flip(2), w)
+def _both_ends(section: Section, n: int, failure: float) -> _Ends:
+    """xi_max of a symmetric J: the end with the larger modulus."""
+    values, vectors = _ritz(section)
+    w = block_mass(section, n, failure)
+    top = _end(section, values, vectors, w)
+    bottom = _end(section.flipped(), -values.flip(1), vectors.flip(2), w)
     up = top.lower >= bottom.lower
     lower = torch.maximum(top.lower, bottom.lower)
     return _Ends(
@@ -194,25 +213,19 @@ def _both_ends(alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"], w: float
 
 
 def _end(
-    alpha: Float[Tensor, "b k"],
-    beta: Float[Tensor, "b k"],
-    values: Float[Tensor, "b k"],
-    vectors: Float[Tensor, "b k k"],
-    w: float,
+    section: Section, values: Float[Tensor, "b k"], vectors: Float[Tensor, "b k k"], w: Float[Tensor, " b"]
 ) -> _Ends:
     theta, coefficients = values[:, -1], vectors[:, :, -1]
-    residual = beta[:, -1] * coefficients[:, -1].abs()
+    residual = section.beta[:, -1] * coefficients[:, -1].abs()
     gap = theta - values[:, -2] if values.shape[1] > 1 else torch.zeros_like(theta)
     rise = torch.where(gap > residual, residual**2 / gap, residual)
     relative = torch.where(theta == 0, 0.0, residual / theta.abs())
-    return _Ends(theta, upper_end(alpha, beta, theta, w), coefficients, relative, rise, values.abs().amax(dim=1))
+    return _Ends(theta, upper_end(section, theta, w), coefficients, relative, rise, values.abs().amax(dim=1))
 
 
-def _ritz(
-    alpha: Float[Tensor, "b k"], beta: Float[Tensor, "b k"]
-) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k k"]]:
-    inner = beta[:, :-1]
-    T = torch.diag_embed(alpha) + torch.diag_embed(inner, 1) + torch.diag_embed(inner, -1)
+def _ritz(section: Section) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k k"]]:
+    inner = section.beta[:, :-1]
+    T = torch.diag_embed(section.alpha) + torch.diag_embed(inner, 1) + torch.diag_embed(inner, -1)
     values, vectors = torch.linalg.eigh(T)
     return values, vectors
 

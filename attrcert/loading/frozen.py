@@ -46,6 +46,42 @@ class _Adjoint(torch.autograd.Function):
         return _Convolution.apply(gradients[0], ctx.weight, ctx.geometry), None, None, None  # type: ignore[no-untyped-call]
 
 
+class _Softplus(torch.autograd.Function):
+    """softplus whose second derivative does not cancel: torch computes s (1 - s), which is 0 in float32 from beta t = 17 on."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
+        ctx.save_for_backward(t)
+        ctx.beta, ctx.threshold = beta, threshold
+        return F.softplus(t, beta, threshold)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (t,) = ctx.saved_tensors
+        return gradients[0] * _Slope.apply(t, ctx.beta, ctx.threshold), None, None  # type: ignore[no-untyped-call]
+
+
+class _Slope(torch.autograd.Function):
+    """The first derivative of softplus."""
+
+    @staticmethod
+    def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
+        ctx.save_for_backward(t)
+        ctx.beta, ctx.threshold = beta, threshold
+        return torch.where(beta * t > threshold, 1.0, torch.sigmoid(beta * t))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (t,) = ctx.saved_tensors
+        bend = ctx.beta * torch.sigmoid(ctx.beta * t) * torch.sigmoid(-ctx.beta * t)
+        return gradients[0] * torch.where(ctx.beta * t > ctx.threshold, 0.0, bend), None, None
+
+
+def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
+    """torch's softplus, with an accurate second derivative."""
+    return _Softplus.apply(input, beta, threshold)  # type: ignore[no-untyped-call]
+
+
 def convolution(
     input: Tensor,
     weight: Tensor,

@@ -43,7 +43,7 @@ class Twins(TorchFunctionMode):
 
 
 def softplus(t: Tensor, beta: float) -> Tensor:
-    return F.softplus(t, beta=beta, threshold=_LINEAR_ABOVE)
+    return frozen.softplus(t, beta, _LINEAR_ABOVE)
 
 
 def _written(t: Tensor, twin: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
@@ -81,8 +81,16 @@ def _prelu(beta: float, input: Tensor, weight: Tensor) -> Tensor:
 
 
 def _clamp(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
-    """clamp(min=0) is a ReLU under another name; any other clamp is left alone."""
+    """clamp(min=0) is a ReLU under another name, and clamp(0, 6) a ReLU6; any other clamp is left alone."""
+    if not isinstance(min, Tensor) and not isinstance(max, Tensor) and (min, max) == (0, 6):
+        return _relu6(beta, input)
     return softplus(input, beta) if _is_relu(min, max) else None
+
+
+def _maximum(beta: float, input: Tensor, other: Tensor) -> Tensor | None:
+    """maximum(t, 0) is one too."""
+    zero = other.numel() == 1 and not other.requires_grad and float(other) == 0
+    return softplus(input, beta) if zero else None
 
 
 def _clamp_(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
@@ -98,6 +106,7 @@ _FROZEN: dict[Any, Callable[..., Tensor | None]] = {
     torch.conv2d: frozen.convolution,
     torch.conv3d: frozen.convolution,
     F.batch_norm: frozen.batch_norm,
+    F.softplus: frozen.softplus,
 }
 
 _TWINS: dict[Any, Callable[..., Tensor | None]] = {
@@ -114,6 +123,8 @@ _TWINS: dict[Any, Callable[..., Tensor | None]] = {
     torch.prelu: _prelu,
     torch.clamp: _clamp,
     Tensor.clamp: _clamp,
+    torch.maximum: _maximum,
+    Tensor.maximum: _maximum,
     torch.clip: _clamp,
     Tensor.clip: _clamp,
     torch.clamp_min: _clamp,

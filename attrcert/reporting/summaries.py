@@ -33,7 +33,15 @@ class Statistic:
 
         mean = math.fsum(ordered) / len(ordered) if ordered else None
         largest = ordered[-1] if ordered and not beyond else None
-        return Statistic(len(ordered), mean, at(0.5), at(0.95), largest)
+        return Statistic(len(ordered), mean, _median(ordered, beyond), at(0.95), largest)
+
+
+def _median(ordered: Sequence[float], beyond: int) -> float | None:
+    """The middle value, or the mean of the middle two; None where a sample beyond is one of them."""
+    total = len(ordered) + beyond
+    if total == 0 or total // 2 >= len(ordered):
+        return None
+    return (ordered[(total - 1) // 2] + ordered[total // 2]) / 2
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: B
 def bound_subject(subject: Subject) -> dict[int, list[Row]]:
     """Each sample's rows, one per eps, by its index."""
     config, J = subject.config, subject.explained.jacobian
-    found = [certify(J, subject.draws) for certify in certifiers(config)]
+    found = [certify(J, subject.draws) for certify in certifiers(config, subject.f.beta)]
     worst = best_of(found)
     near = None
     if config.label_constraint != "off":
@@ -196,7 +196,7 @@ class _Bounded:
         worst = self.worst.select(lost)
         norm = self.subject.config.delta_norm
         tau = None if norm.kind is NormKind.LINF else norm.l2_factor(self.subject.explained.jacobian.shape[2]) ** 2
-        bound = LabelDual(solver(self.subject.config))(
+        bound = LabelDual(solver(self.subject.config, self.subject.f.beta))(
             self.subject.explained.jacobian.select(lost),
             worst,
             Margins(self.margins.a[lost], self.margins.b[lost]),

@@ -16,7 +16,7 @@ from attrcert.loading.classifier import Classifier
 from attrcert.running.tracing import Called, outputs_by_module
 from attrcert.vocabulary import some
 
-LEAST_AGREEMENT = 0.95
+LEAST_AGREEMENT, LEAST_COSINE = 0.95, 0.9
 CHUNK = 8  # images differentiated at once, so that the checks need less memory than the run
 
 
@@ -131,6 +131,15 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     return Finding(name, Level.OK, "Hessian products work and are not zero")
 
 
+def piecewise_linear(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+    """The network has no curvature of its own, as the closed-form Hessian of the loss supposes."""
+    seen = curvature(f, x)
+    if seen.level is not Level.OK:  # the Hessian is zero, or the network cannot be differentiated twice at all
+        return Finding("piecewise linear", Level.OK, "the network has no curvature of its own")
+    message = "--loss-hessian holds for piecewise-linear networks only, and this one has curvature of its own"
+    return Finding("piecewise linear", Level.FAIL, message, "leave --loss-hessian out")
+
+
 def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """The Hessian product equals a central difference of gradients, in float64."""
     name = "Hessian against finite difference"
@@ -158,11 +167,19 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     )
 
 
+EXACT = ("abs", "gt", "where", "clip", "clamp")  # words that other functions' names contain
 _KINKS = {
     "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it "
     "(average pooling or strides have no switch)",
     "relu": "a ReLU runs as it is",
     "hardtanh": "hardtanh runs as it is",
+    "clamp": "a clamp has kinks",
+    "clip": "a clip has kinks",
+    "maximum": "a maximum has a kink",
+    "minimum": "a minimum has a kink",
+    "where": "where may have a kink or a jump",
+    "abs": "abs has a kink",
+    "gt": "a comparison may make a kink or a jump",
     "hardswish": "hardswish has kinks",
     "hardsigmoid": "hardsigmoid has kinks",
     "threshold": "threshold has a jump or a kink",
@@ -177,10 +194,16 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
     found: dict[str, list[str]] = {}
     for function, module in called.names:
         for word, reason in _KINKS.items():
-            if word in function:
+            if word in function and not (word in EXACT and function.strip("_") != word):
                 found.setdefault(reason, []).append(module)
     if not found:
-        return [Finding("kinks", Level.OK, "no operation whose gradient jumps was seen")]
+        return [
+            Finding(
+                "kinks",
+                Level.OK,
+                "none of the known kinks (max-pooling, ReLU, clamp, maximum, abs, where, ...) was seen",
+            )
+        ]
     hint = "first-order figures say nothing beyond the nearest switch or kink"
     return [
         Finding("kinks", Level.WARN, f"{reason} ({some(dict.fromkeys(modules), 3)})", hint)
@@ -205,7 +228,7 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
         f"{count} run as softplus, beta {f.beta:g}: same label on {measured.agreement:.0%} of {len(x)} samples, "
         f"largest logit gap {measured.logit_gap:.2g}, mean cosine of the gradients {measured.cosine:.2f}"
     )
-    if measured.agreement >= LEAST_AGREEMENT:
+    if measured.agreement >= LEAST_AGREEMENT and measured.cosine >= LEAST_COSINE:
         return measured, Finding("softplus twin", Level.OK, message)
     return measured, Finding(
         "softplus twin",
@@ -266,8 +289,7 @@ def before_run(
         twin,
         *kinks(f, few),
     ]
-    if needs_curvature:
-        findings.append(_passed(curvature(f, few)))
+    findings.append(_passed(curvature(f, few) if needs_curvature else piecewise_linear(f, few)))
     return measured, findings
 
 

@@ -16,7 +16,7 @@ from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
-from attrcert.records import Cell, Row
+from attrcert.records import COLUMNS, Cell, Row
 from attrcert.running.checks import Fidelity, Finding, Level, before_run, diagnose
 from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
 from attrcert.running.evaluate import bound_rows, read
@@ -95,8 +95,17 @@ class BoundRun:
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
             "bounded": f"{configuration(config)['attribution']} of {classes}, perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
-            "activations": f"ReLUs run as softplus, beta {self.classifier.beta:g}" if self.fidelity else None,
+            "activations": self._twin(),
         }
+
+    def _twin(self) -> str | None:
+        if self.fidelity is None:
+            return None
+        return (
+            f"ReLUs run as softplus, beta {self.classifier.beta:g}, and the figures speak of that twin: same label on "
+            f"{self.fidelity.agreement:.0%}, mean cosine of the gradients {self.fidelity.cosine:.2f} "
+            f"on {self.fidelity.samples} samples"
+        )
 
     def environment(self) -> dict[str, Any]:
         """Where it ran and what was seen of the model; told in the manifest, not compared."""
@@ -153,7 +162,17 @@ def prepare(
             memory=parse_bytes(options.memory),
             basis=min(config.max_steps, USUAL_STEPS),
         )
+    findings.append(perturbation_size(config, x[0].numel()))
     return BoundRun(classifier, data, config, device, tuple(x.shape[1:]), size, measured, tuple(findings), model.facts)
+
+
+def perturbation_size(config: BoundConfig, d: int) -> Finding:
+    """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
+    norm, largest = config.delta_norm, max(config.eps)
+    if largest <= d ** (1 / norm.p):
+        return Finding("eps", Level.OK, "within the pixel range")
+    message = f"eps {largest:g} is larger than any difference of two images in {norm}"
+    return Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?")
 
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
@@ -203,7 +222,9 @@ def bound(
     for finding in run.findings:
         if finding.level is Level.WARN:
             warnings.warn(f"{finding.check}: {finding.message}", stacklevel=2)
-    return [row for rows in run.rows(warn=lambda message: warnings.warn(message, stacklevel=2)) for row in rows]
+    empty = {column.name: None for column in COLUMNS["bound"]}
+    found = run.rows(warn=lambda message: warnings.warn(message, stacklevel=2))
+    return [{**empty, **row} for rows in found for row in rows]
 
 
 def _home(model: Any) -> str:
