@@ -94,6 +94,7 @@ _Reader = Callable[[Section, int, float], "_Ends"]
 
 # The small eigenproblem every few steps costs little beside the products, and a GPU waits for it.
 CHECK_EVERY = 3
+POINTS = 97  # of the grid for the upper end, refined three times
 
 
 def least_mass(n: int, failure: float) -> float:
@@ -116,11 +117,11 @@ def upper_end(section: Section, theta: Float[Tensor, " b"], w: Float[Tensor, " b
     t, wanted = theta / unit, -w.log()
     # U - theta lies between rounding and the root of the first term alone, |U - alpha_1| <= beta_1 / sqrt(w)
     low, high = torch.full_like(t, -40.0), 2.0 + wanted / 2
-    fractions = torch.linspace(0, 1, 33, dtype=t.dtype)
-    for _ in range(4):
+    fractions = torch.linspace(0, 1, POINTS, dtype=t.dtype)
+    for _ in range(3):
         logs = low[:, None] + (high - low)[:, None] * fractions
         enough = _log_christoffel(inner, t[:, None] + logs.exp()) >= wanted[:, None]
-        first = torch.where(enough, torch.arange(33), 32).amin(1)
+        first = torch.where(enough, torch.arange(POINTS), POINTS - 1).amin(1)
         high = logs.gather(1, first[:, None])[:, 0]
         low = torch.where(first > 0, logs.gather(1, (first - 1).clamp_min(0)[:, None])[:, 0], low)
     coupled = section.rounding * (section.blocks - 1)
@@ -133,17 +134,20 @@ def _log_christoffel(section: Section, x: Float[Tensor, "b points"]) -> Float[Te
     before, now, log_scale, least = zero, one, zero, torch.full_like(x, torch.inf)
     ended = torch.zeros_like(section.alpha[:, :1])
     coupling = torch.zeros_like(section.alpha[:, :1])
-    for j in range(section.alpha.shape[1]):
+    splits = section.broken.any(dim=0).tolist()
+    for j, splits_here in enumerate([*splits[:-1], True]):
         alpha, following = section.alpha[:, j : j + 1], section.beta[:, j : j + 1]
         before, now = now, ((x - alpha) * now - coupling * before) / following
         root = (1 + now**2).sqrt()  # the sum so far was scaled to 1
-        before, now, log_scale = before / root, now / root, log_scale + root.log()
+        before, now, log_scale, coupling = before / root, now / root, log_scale + root.log(), following
+        if not splits_here:
+            continue
         closed = section.broken[:, j : j + 1] | (j + 1 == section.alpha.shape[1])
         counted = closed & (ended < 1 + SPARES)
         least = torch.where(counted, torch.minimum(least, 2 * log_scale), least)
         ended = ended + closed
         before, now = torch.where(closed, zero, before), torch.where(closed, one, now)
-        log_scale, coupling = torch.where(closed, zero, log_scale), torch.where(closed, 0.0, following)
+        log_scale, coupling = torch.where(closed, zero, log_scale), torch.where(closed, 0.0, coupling)
     return least
 
 
@@ -183,7 +187,9 @@ class _Ends:
 
 
 def _top(section: Section, n: int, failure: float) -> _Ends:
-    return _end(section, *_ritz(section), block_mass(section, n, failure))
+    values, vectors = _ritz(section)
+    upper = upper_end(section, values[:, -1], block_mass(section, n, failure))
+    return _end(section, values, vectors, upper)
 
 
 def _root_of_top(section: Section, n: int, failure: float) -> _Ends:
@@ -197,9 +203,10 @@ def _root_of_top(section: Section, n: int, failure: float) -> _Ends:
 def _both_ends(section: Section, n: int, failure: float) -> _Ends:
     """xi_max of a symmetric J: the end with the larger modulus."""
     values, vectors = _ritz(section)
-    w = block_mass(section, n, failure)
-    top = _end(section, values, vectors, w)
-    bottom = _end(section.flipped(), -values.flip(1), vectors.flip(2), w)
+    both, ends = section.joined(section.flipped()), torch.cat([values[:, -1], -values[:, 0]])
+    upper = upper_end(both, ends, block_mass(both, n, failure))
+    top = _end(section, values, vectors, upper[: len(values)])
+    bottom = _end(section.flipped(), -values.flip(1), vectors.flip(2), upper[len(values) :])
     up = top.lower >= bottom.lower
     lower = torch.maximum(top.lower, bottom.lower)
     return _Ends(
@@ -213,14 +220,14 @@ def _both_ends(section: Section, n: int, failure: float) -> _Ends:
 
 
 def _end(
-    section: Section, values: Float[Tensor, "b k"], vectors: Float[Tensor, "b k k"], w: Float[Tensor, " b"]
+    section: Section, values: Float[Tensor, "b k"], vectors: Float[Tensor, "b k k"], upper: Float[Tensor, " b"]
 ) -> _Ends:
     theta, coefficients = values[:, -1], vectors[:, :, -1]
     residual = section.beta[:, -1] * coefficients[:, -1].abs()
     gap = theta - values[:, -2] if values.shape[1] > 1 else torch.zeros_like(theta)
     rise = torch.where(gap > residual, residual**2 / gap, residual)
     relative = torch.where(theta == 0, 0.0, residual / theta.abs())
-    return _Ends(theta, upper_end(section, theta, w), coefficients, relative, rise, values.abs().amax(dim=1))
+    return _Ends(theta, upper, coefficients, relative, rise, values.abs().amax(dim=1))
 
 
 def _ritz(section: Section) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k k"]]:

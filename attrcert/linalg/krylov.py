@@ -37,6 +37,15 @@ class Section:
         """The section of the negative map."""
         return Section(-self.alpha, self.beta, self.broken, self.rounding)
 
+    def joined(self, other: "Section") -> "Section":
+        """Both, one after the other."""
+        parts = (
+            torch.cat(pair)
+            for pair in ((self.alpha, other.alpha), (self.beta, other.beta), (self.broken, other.broken))
+        )
+        alpha, beta, broken = parts
+        return Section(alpha, beta, broken, self.rounding)
+
     @property
     def blocks(self) -> Int64[Tensor, " b"]:
         """Blocks with at least one step."""
