@@ -71,7 +71,11 @@ BOUND = (
         "signs of the worst perturbation found that keep the predicted label: both, plus, minus, none",
     ),
     Column("label_kept_linearised", str, "the same by the linearised model"),
-    Column("T_e_label", float, "bound over the perturbations that keep the linearised label; where both signs lose it"),
+    Column(
+        "T_e_label",
+        float,
+        "bound over the perturbations that keep the linearised label; where both signs lose it (may fail twice as often)",
+    ),
     Column("eta", float, "linearisation error |g(x+delta) - g(x) - J delta|_2 at the worst perturbation found"),
     Column("eta_random", float, "its mean over random perturbations on the sphere of the ball"),
     Column("completeness_gap", float, "|sum g - (f_y(x) - f_y(baseline))| (integrated gradients)"),

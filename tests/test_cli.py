@@ -552,9 +552,9 @@ def test_the_loss_hessian_bounds_a_relu_network_without_softplus(bound_of, beta)
     assert all(float(row["T_e"]) > 0 for row in done.rows)
 
 
-@pytest.mark.parametrize("beta", ["inf", "1e30"])
-def test_a_beta_that_turns_softplus_back_into_a_relu_is_refused(bound_of, beta):
-    assert bound_of("relu", "--softplus-beta", beta).code in (2, 3)
+@pytest.mark.parametrize(("beta", "code"), [("inf", 2), ("1e30", 3)])
+def test_a_beta_that_turns_softplus_back_into_a_relu_is_refused(bound_of, beta, code):
+    assert bound_of("relu", "--softplus-beta", beta).code == code
 
 
 def test_a_relu_network_runs_as_softplus_and_the_summary_says_so(attrcert, work):
@@ -625,8 +625,8 @@ def test_targets_by_label_need_labels(attrcert, work, tmp_path):
     with np.load(work / "data.npz") as arrays:
         np.savez(tmp_path / "bare.npz", images=arrays["images"][:4])
     done = attrcert("bound", work / "tiny.safetensors", tmp_path / "bare.npz", "--target", "label", "--format", "csv")
-    assert done.code in (3, 4)
-    assert "label" in done.err + done.out
+    assert done.code == 4
+    assert [row["status"] for row in done.rows] == ["error:label"] * 4
 
 
 def test_too_few_steps_are_not_converged_and_incomplete(bound):

@@ -117,8 +117,8 @@ def beta(text: str) -> float | None:
         value = float(text)
     except ValueError as error:
         raise UsageError(f"--softplus-beta must be a number or none, got {text!r}") from error
-    if not value > 0:
-        raise UsageError(f"--softplus-beta must be positive, got {text}")
+    if not 0 < value < math.inf:
+        raise UsageError(f"--softplus-beta must be positive and finite, got {text}")
     return value
 
 
