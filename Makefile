@@ -16,9 +16,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 setup: $(VENV)/.installed ## a virtual environment with attrcert and its development tools
 
-demo: setup ## bound the bundled sample with both bundled models
+demo: setup ## bound and attack the bundled sample with both bundled models
 	$(BIN)/attrcert bound --eps 0.1 --eps 0.25
 	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
+	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
 test: setup lint type ## lint, types and all tests
 	$(BIN)/pytest -n 2

@@ -30,9 +30,16 @@ COMMON = (
     Column("predicted", int, "the class with the largest logit"),
     Column("target", int, "the explained class y"),
     Column(
-        "status", str, "ok, misclassified, vacuous (T_e >= g_norm: no angle follows), not-converged, or error:<kind>"
+        "status",
+        str,
+        "ok, misclassified, vacuous (T_e >= g_norm: no angle follows), label-changed (attack: no iterate kept the label), "
+        "not-converged, or error:<kind>",
     ),
-    Column("guarantee", str, "what T_e promises: first-order (holds for the linearised attribution only)"),
+    Column(
+        "guarantee",
+        str,
+        "what the bound promises: first-order (T_e holds for the linearised attribution only), or confidence (it holds, but for the failure)",
+    ),
     Column("attribution", str, "the method with its parameters"),
     Column("norm", str, "of the perturbation: l2, l<p> or linf"),
     Column("eps", float, "its size, in pixel units"),
@@ -54,6 +61,11 @@ BOUND = (
         "c", float, "measured / linear change at the worst perturbation found, the larger of both signs, at least 1"
     ),
     Column("T_e_corrected", float, "c T_e: first-order with a measured correction, not a certificate"),
+    Column(
+        "T_e_ball",
+        float,
+        "eps times the largest gain |J(z) w|_2 found over the ball (--ball): corrected, not a certificate",
+    ),
     Column("T_c_deg", float, "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous"),
     Column("T_c_corrected_deg", float, "the same from T_e_corrected"),
     Column("linf_method", str, "which upper bound was the smallest: scaled, row-sums or corollary"),
@@ -86,7 +98,80 @@ CLOSING = (
     Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone"),
     Column("message", str, "why a sample could not be used"),
 )
-COLUMNS: Mapping[str, tuple[Column, ...]] = {"bound": COMMON + BOUND + CLOSING}
+METRICS = {
+    "euclidean": Column(
+        "T_hat_e", float, "|g(x+delta) - g(x)|_2 at the attack's best perturbation that keeps the label: empirical"
+    ),
+    "degrees": Column("T_hat_c_deg", float, "angle between the two maps there, degrees"),
+    "cosine": Column("cosine", float, "its cosine"),
+    "top-k": Column("top_k", float, "share of the k largest entries by |.| that both maps have"),
+    "top-k-mass": Column("top_k_mass", float, "share of the moved map's mass on the original's k largest entries"),
+    "kendall": Column("kendall", float, "rank correlation tau-b of the maps"),
+    "spearman": Column("spearman", float, "rank correlation rho of the maps"),
+    "pearson": Column("pearson", float, "correlation of the maps"),
+    "mass-centre": Column("mass_centre", float, "pixels between the centres of mass of |.|"),
+    "ssim": Column("ssim", float, "structural similarity of |.|, summed over channels and divided by its maximum"),
+}
+METRIC_NAMES = tuple(METRICS)
+ATTACK = (
+    Column("attack", str, "the attack's name"),
+    Column(
+        "T_sampled", float, "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical"
+    ),
+    *METRICS.values(),
+    Column("tightness", float, "T_hat_e / T_e; empty where they speak of different models (--measure-on relu)"),
+    Column("violated", bool, "whether T_hat_e exceeds T_e"),
+    Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected"),
+    Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball"),
+    Column("delta_norm", float, "size of the perturbation in this norm"),
+    Column("attack_steps", int, "steps that its start took"),
+)
+INVERSE = (
+    Column("threshold_kind", str, "deviation, cosine-distance, angle, or cosine (smoothed)"),
+    Column("threshold", float, "what must not be exceeded, or the least cosine"),
+    Column("eps_max", float, "largest eps at which the bound keeps the threshold, rounded down"),
+)
+SMOOTH = (
+    Column("noise", str, "uniform (in the l2 ball) or gaussian"),
+    Column("radius", float, "its radius, or sigma"),
+    Column("samples", int, "draws of the noise"),
+    Column("C_hat", float, "length of the mean of the draws: an estimate of |h(x)|, biased upwards"),
+    Column("C_lower", float, "lower bound of |h(x)|, with probability 1 - failure"),
+    Column("M", float, "bound of |g| by construction"),
+    Column("tau", float, "total variation between the noise at x and at distance eps"),
+    Column("cosine", float, "least cosine between h(x) and h(x+delta), rounded down; empty where nothing follows"),
+    Column("angle_deg", float, "the angle that it allows"),
+    Column("radius_min", float, "smallest radius of the grid at which the threshold was certified (min-radius)"),
+    Column("radii_tried", str, "the grid, and the cosine certified at each"),
+    Column("rule", str, "tight, tangent, or published (not a certificate)"),
+    Column("confidence", str, "how |h(x)| was bounded from below"),
+    Column(
+        "failure", float, "probability that C_lower is too large, per row; with --simultaneous for all samples at once"
+    ),
+)
+COLUMNS: Mapping[str, tuple[Column, ...]] = {
+    "bound": COMMON + BOUND + CLOSING,
+    "attack": COMMON + BOUND + ATTACK + CLOSING,
+    "max-eps": COMMON + INVERSE + BOUND + CLOSING,
+    "smooth": COMMON + INVERSE + SMOOTH + CLOSING,
+}
+
+
+def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the attributions that it was transferred to."""
+    carried = tuple(
+        Column(transfer_column(name, figure), float, f"{figure} of {name} at the same perturbation")
+        for name in transfer
+        for figure in TRANSFERRED
+    )
+    return COMMON + BOUND + ATTACK + carried + CLOSING
+
+
+TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
+
+
+def transfer_column(attribution: str, figure: str) -> str:
+    return f"{attribution.replace('-', '_')}_{figure}"
 
 
 def render(value: Cell) -> str:
@@ -142,9 +227,18 @@ class RowFile:
     """
 
     def __init__(
-        self, path: Path, command: str, identity: Mapping[str, Any], *, resume: bool = False, overwrite: bool = False
+        self,
+        path: Path,
+        command: str,
+        identity: Mapping[str, Any],
+        *,
+        columns: Sequence[Column] | None = None,
+        rows_per_sample: int | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
     ) -> None:
-        self.path, self.columns = path, COLUMNS[command]
+        self.path, self.columns = path, columns or COLUMNS[command]
+        self._rows_per_sample = rows_per_sample or len(identity["eps"])
         self.rows: list[dict[str, Cell]] = []
         self.earlier: Mapping[str, Any] = {}
         self._head = {"schema": SCHEMA, "command": command, "identity": json.loads(json.dumps(identity, default=str))}
@@ -200,15 +294,18 @@ class RowFile:
             )
         rows = read_rows(self.path, self.columns)
         counts = Counter(row["index"] for row in rows)
-        self.rows = [row for row in rows if counts[row["index"]] == len(ours["eps"])]
+        self.rows = [row for row in rows if counts[row["index"]] == self._rows_per_sample]
         _replace(self.path, to_csv(self.rows, self.columns, header=True))
 
 
 def _replace(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     part = path.with_name(path.name + ".part")
-    part.write_text(text)
-    part.replace(path)
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

@@ -40,4 +40,11 @@ PAPERS: dict[str, Paper] = {
     "nesterov1998semidefinite": Paper(
         "Nesterov", "Semidefinite Relaxation and Nonconvex Quadratic Optimization", "Optim. Methods Softw. 1998"
     ),
+    "smilkov2017smoothgrad": Paper("Smilkov et al.", "SmoothGrad: Removing Noise by Adding Noise", "2017"),
+    "ghorbani2019interpretation": Paper("Ghorbani et al.", "Interpretation of Neural Networks Is Fragile", "AAAI 2019"),
+    "yeh2019fidelity": Paper("Yeh et al.", "On the (In)fidelity and Sensitivity of Explanations", "NeurIPS 2019"),
+    "chen2019robust": Paper("Chen et al.", "Robust Attribution Regularization", "NeurIPS 2019"),
+    "singh2020attributional": Paper(
+        "Singh et al.", "Attributional Robustness Training Using Input-Gradient Spatial Alignment", "ECCV 2020"
+    ),
 }

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.draws import Draws
 from attrcert.vocabulary import SolverStatus
 
 Logits = Callable[[Float[Tensor, "b *shape"]], Float[Tensor, "b k"]]
@@ -56,10 +57,18 @@ class Explained:
 
 
 class Attribution(Protocol):
-    """A feature attribution of class y: its value anywhere, and its value with the Jacobian at x."""
+    """A feature attribution of class y: its value anywhere, and its value with the Jacobian at x.
 
-    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]: ...
-    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained: ...
+    `draws` are the samples' random streams, for attributions that average over noise; without them the samples count as
+    numbers 0 to b-1 of seed 0.
+    """
+
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]: ...
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained: ...
 
 
 @dataclass(frozen=True)

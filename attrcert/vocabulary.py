@@ -41,6 +41,9 @@ class Status(StrEnum):
     OK = "ok"
     MISCLASSIFIED = "misclassified"
     VACUOUS = "vacuous"
+    ABSTAINED = "abstained"
+    INFEASIBLE = "infeasible"
+    LABEL_CHANGED = "label-changed"
     NOT_CONVERGED = "not-converged"
 
 
@@ -102,12 +105,13 @@ def some(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
 
 
-def parse_number(text: str) -> float:
-    """A decimal number or a fraction such as 8/255."""
+def parse_number(text: str, name: str = "") -> float:
+    """A decimal number or a fraction such as 8/255; `name` is what it is for."""
     try:
         value = float(Fraction(text.replace(" ", "")))
     except (ValueError, ZeroDivisionError, OverflowError) as error:
-        raise UsageError(f"expected a number or a fraction such as 8/255, got {text!r}") from error
+        subject = f"{name} must be" if name else "expected"
+        raise UsageError(f"{subject} a number or a fraction such as 8/255, got {text!r}") from error
     return value
 
 

@@ -16,6 +16,8 @@ from attrcert.attributions.gradient import Saliency, logit_gradients
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.smoothed import SmoothGrad, UniformSmooth
+from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense as formed
 from attrcert.loading.classifier import Classifier
@@ -24,14 +26,20 @@ from attrcert.types import Attribution
 # sums over at most 48 pixels and 25 nodes of numbers of order one in float64
 EXACT = 1e-11
 SHAPE = (2, 4, 4)
+PIXELS = 32
 
 
 @dataclass(frozen=True)
 class Case:
-    """An attribution, and the same written out for one image."""
+    """An attribution, and the same written out for one image, given its place in the batch."""
 
     attribution: Attribution
-    reference: Callable[[dense.Network, int], dense.SampleMap]
+    written: Callable[[dense.Network, int, int], dense.SampleMap]
+
+
+def plain(written: Callable[[dense.Network, int], dense.SampleMap]) -> Callable[..., dense.SampleMap]:
+    """For attributions that do not ask which sample it is."""
+    return lambda f, y, place: written(f, y)
 
 
 def rule(quadrature: str, steps: int) -> tuple[list[float], list[float]]:
@@ -52,8 +60,29 @@ def integrated(steps: int, quadrature: str, baseline: Baseline, written: Callabl
     nodes, weights = rule(quadrature, steps)
     return Case(
         IntegratedGradients(steps, quadrature, baseline),
-        lambda f, y: dense.integrated_gradients(f, y, written, nodes, weights),
+        plain(lambda f, y: dense.integrated_gradients(f, y, written, nodes, weights)),
     )
+
+
+def averaged(attribution: SmoothGrad | UniformSmooth, noise: Callable[[Draws], Tensor]) -> Case:
+    """The mean of the gradient over noise from the sample's own stream, one draw after the other."""
+
+    def written(f: dense.Network, y: int, place: int) -> dense.SampleMap:
+        drawn = noise(Draws(0, (place,)))[0]
+        return lambda x: sum(dense.saliency(f, y)(x + n.view(SHAPE)) for n in drawn) / len(drawn)
+
+    return Case(attribution, written)
+
+
+def stream(draws: Draws, purpose: str, *shape: int) -> Tensor:
+    return draws.normal(purpose, *shape, like=torch.empty(0, dtype=torch.float64))
+
+
+def in_ball(draws: Draws) -> Tensor:
+    """Four points of the ball of radius 1/2: directions of normal vectors, lengths U^(1/n) / 2, U by the normal's own law."""
+    z, t = stream(draws, "uniform-noise", 4, PIXELS), stream(draws, "uniform-length", 4, 1)
+    uniform = 2 * torch.special.ndtr(t.abs()) - 1
+    return 0.5 * uniform ** (1 / PIXELS) * z / z.norm(dim=2, keepdim=True)
 
 
 BASELINES: dict[str, tuple[Baseline, Callable[[Tensor], Tensor]]] = {
@@ -63,8 +92,10 @@ BASELINES: dict[str, tuple[Baseline, Callable[[Tensor], Tensor]]] = {
     "blur": (Blurred(1.3), lambda x: dense.blur(x, 1.3)),
 }
 CASES: dict[str, Case] = {
-    "saliency": Case(Saliency(), dense.saliency),
-    "input-x-gradient": Case(InputTimesGradient(), dense.input_times_gradient),
+    "saliency": Case(Saliency(), plain(dense.saliency)),
+    "input-x-gradient": Case(InputTimesGradient(), plain(dense.input_times_gradient)),
+    "smooth-grad": averaged(SmoothGrad(0.2, 4), lambda draws: 0.2 * stream(draws, "gaussian-noise", 4, PIXELS)),
+    "uniform-smooth": averaged(UniformSmooth(0.5, 4), in_ball),
     **{
         f"integrated-gradients-{quadrature}-{name}": integrated(5, quadrature, *pair)
         for quadrature in ("gauss-legendre", "riemann-right")
@@ -91,13 +122,15 @@ def normal(seed: int, *shape: int) -> Tensor:
 
 
 def dense_jacobians(case: Case, f: dense.Network, x: Tensor, y: Tensor) -> Tensor:
-    return torch.stack([dense.jacobian(case.reference(f, int(k)), image) for image, k in zip(x, y, strict=True)])
+    places = enumerate(zip(x, y, strict=True))
+    return torch.stack([dense.jacobian(case.written(f, int(k), place), image) for place, (image, k) in places])
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_value_is_the_written_out_attribution_of_each_image(name: str, f: nn.Module, x: Tensor) -> None:
     case = CASES[name]
-    expected = torch.stack([case.reference(f, int(k))(image).detach() for image, k in zip(x, Y, strict=True)])
+    places = enumerate(zip(x, Y, strict=True))
+    expected = torch.stack([case.written(f, int(k), place)(image).detach() for place, (image, k) in places])
     assert float(expected.abs().max()) > 1e-3
     np.testing.assert_allclose(case.attribution.value(f, x, Y), expected, atol=EXACT)
     np.testing.assert_allclose(case.attribution.explain(f, x, Y).value, expected, atol=EXACT)

@@ -642,12 +642,12 @@ def test_too_few_steps_are_not_converged_and_incomplete(bound):
 
 
 def out_of_memory_above(most: int, raised: Callable[[], None]) -> Callable:
-    real = evaluate._bound_batch
+    real = evaluate.explain
 
-    def limited(classifier, batch, config):
+    def limited(classifier, batch, logits, config):
         if len(batch.indices) > most:
             raised()
-        return real(classifier, batch, config)
+        return real(classifier, batch, logits, config)
 
     return limited
 
@@ -663,7 +663,7 @@ def allocate_too_much() -> None:
 @pytest.mark.parametrize("raised", [raise_cuda_error, allocate_too_much], ids=["cuda", "cpu"])
 def test_a_batch_that_does_not_fit_is_halved_and_the_result_stays(bound, monkeypatch, raised):
     whole = bound().rows
-    monkeypatch.setattr(evaluate, "_bound_batch", out_of_memory_above(3, raised))
+    monkeypatch.setattr(evaluate, "explain", out_of_memory_above(3, raised))
     done = bound(quiet=False)
     assert done.code == 0, done.err
     assert "out of memory with 20 samples at once; going on with 10" in " ".join(done.err.split())
@@ -671,12 +671,12 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_result_stays(bound, monkeyp
 
 
 def test_quiet_is_quiet_about_memory_too(bound, monkeypatch):
-    monkeypatch.setattr(evaluate, "_bound_batch", out_of_memory_above(3, raise_cuda_error))
+    monkeypatch.setattr(evaluate, "explain", out_of_memory_above(3, raise_cuda_error))
     assert bound().err == ""
 
 
 def test_a_sample_that_does_not_fit_alone_is_an_error_row(bound, monkeypatch):
-    monkeypatch.setattr(evaluate, "_bound_batch", out_of_memory_above(0, raise_cuda_error))
+    monkeypatch.setattr(evaluate, "explain", out_of_memory_above(0, raise_cuda_error))
     done = bound("--limit", 3)
     assert done.code == 4
     assert [row["status"] for row in done.rows] == ["error:memory"] * 3
@@ -686,7 +686,7 @@ def test_an_error_that_is_not_about_memory_is_not_hidden(work, monkeypatch):
     def broken() -> None:
         raise RuntimeError("a mistake of our own")
 
-    monkeypatch.setattr(evaluate, "_bound_batch", out_of_memory_above(0, broken))
+    monkeypatch.setattr(evaluate, "explain", out_of_memory_above(0, broken))
     monkeypatch.setattr(sys, "argv", ["attrcert", "bound", str(work / "tiny.safetensors"), str(work / "data.npz")])
     with pytest.raises(RuntimeError, match="a mistake of our own"):
         main()
@@ -749,7 +749,7 @@ def test_resuming_another_run_names_what_differs(bound, tmp_path):
 def test_resuming_a_finished_run_computes_nothing_and_shows_it(bound, tmp_path, monkeypatch):
     out = tmp_path / "out.csv"
     first = bound("--out", out)
-    monkeypatch.setattr(evaluate, "_bound_batch", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr(evaluate, "explain", lambda *_: pytest.fail("computed again"))
     again = bound("--out", out, "--resume")
     assert again.code == 0
     assert again.out == first.out
@@ -851,7 +851,7 @@ def test_an_interrupt_without_a_file_says_that_nothing_was_saved(bound, monkeypa
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluate, "_bound_batch", interrupted)
+    monkeypatch.setattr(evaluate, "explain", interrupted)
     done = bound()
     assert done.code == 4
     assert "nothing was saved" in done.err

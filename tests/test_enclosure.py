@@ -13,7 +13,7 @@ from reference.maps import Diagonal, FixedStart
 from reference.zoo import ZOO, rotated
 from scipy.stats import binomtest
 
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue, least_mass, upper_end
 from attrcert.linalg.krylov import GramLanczos, Lanczos, Section
 from attrcert.linalg.maps import ColumnScaled, Dense, LowRank

@@ -27,8 +27,8 @@ from attrcert.certificates.linf_corollary import LinfCorollary
 from attrcert.certificates.linf_row_sums import LinfRowSums
 from attrcert.certificates.linf_scaled import LinfScaled
 from attrcert.certificates.taylor_correction import linearise
+from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
-from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
 from attrcert.linalg.maps import Dense
 from attrcert.linalg.row_sums import root_of_absolute_gram

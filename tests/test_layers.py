@@ -13,6 +13,7 @@ PACKAGE = Path(attrcert.__file__).parent
 LAYERS = (
     {"errors", "references"},
     {"vocabulary"},
+    {"draws"},
     {"types", "records"},
     {"registry"},
     {"linalg", "geometry"},

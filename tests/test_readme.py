@@ -15,7 +15,7 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 
 def test_the_column_table_is_the_one_that_rows_have():
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE)
-    assert rows == [(column.name, column.meaning.replace("|", "&#124;")) for column in COLUMNS["bound"]]
+    assert rows == [(column.name, column.meaning.replace("|", "&#124;")) for column in COLUMNS["attack"]]
 
 
 def test_every_option_in_the_readme_exists():

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.draws import Draws
 from attrcert.types import Explained, Logits
 
 
@@ -64,10 +65,14 @@ class Hessian:
 class Saliency:
     """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric."""
 
-    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]:
         return gradient(f, x, y)
 
-    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained:
         H = Hessian(f, x, y)
         return Explained(H.gradient(), H)
 

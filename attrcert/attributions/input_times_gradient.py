@@ -7,6 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.gradient import Hessian, gradient
+from attrcert.draws import Draws
 from attrcert.types import Explained, Logits
 
 
@@ -48,10 +49,14 @@ class ProductRule:
 class InputTimesGradient:
     """The saliency times the input, pixel by pixel."""
 
-    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]:
         return x.flatten(1) * gradient(f, x, y)
 
-    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained:
         H = Hessian(f, x, y)
         slope, weight = H.gradient(), x.flatten(1)
         return Explained(weight * slope, ProductRule(slope, weight, H))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
+from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.types import Explained, Logits
 from attrcert.vocabulary import QUADRATURES
@@ -99,12 +100,16 @@ class IntegratedGradients:
         if self.steps < 1:
             raise UsageError(f"the number of IG steps must be at least 1, got {self.steps}")
 
-    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]:
         difference, points, classes = self._path(x, y)
         slopes = gradient(f, points, classes, chunk=self.chunk)
         return difference * self._mean(slopes, len(x))
 
-    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained:
         difference, points, classes = self._path(x, y)
         hessian = Hessian(f, points, classes, chunk=self.chunk)
         mean = self._mean(hessian.gradient(), len(x))
@@ -115,6 +120,11 @@ class IntegratedGradients:
         nodes, weights = self.rule(x)
         shape = tuple(x.shape[1:])
         return Explained(value, PathJacobian(mean, difference, hessian, nodes, weights, self.baseline, shape), gap)
+
+    @property
+    def points(self) -> int:
+        """Gradients that one map needs."""
+        return self.steps
 
     def rule(self, like: Tensor) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:
         """Nodes and weights on [0, 1]."""

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.gradient import logit_gradients
+from attrcert.draws import Draws
 from attrcert.linalg.maps import LowRank
 from attrcert.types import Explained, Logits
 
@@ -23,7 +24,9 @@ from attrcert.types import Explained, Logits
 class LossGradient:
     """The gradient of the cross-entropy of class y; for ReLU networks, which need no softplus here."""
 
-    def value(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Float[Tensor, "b n"]:
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]:
         leaf = x.detach().requires_grad_()
         with torch.enable_grad():
             logits = f(leaf)
@@ -34,7 +37,9 @@ class LossGradient:
             (gradient,) = torch.autograd.grad(loss, leaf)
         return gradient.flatten(1)
 
-    def explain(self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"]) -> Explained:
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained:
         logits, W = logit_gradients(f, x)
         p = logits.softmax(dim=1)
         relative = W - W.gather(

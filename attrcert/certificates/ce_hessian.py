@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from attrcert.certificates.first_order import FirstOrder, spectral
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING
 from attrcert.linalg.maps import LowRank
 from attrcert.types import Enclosure, LinearMap

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.types import Enclosure, LinearMap
 from attrcert.vocabulary import Norm
 

@@ -10,7 +10,7 @@ xi_max, and a small residual does not bound it from above; `linalg.enclosure` do
 from dataclasses import dataclass
 
 from attrcert.certificates.first_order import FirstOrder, spectral
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm

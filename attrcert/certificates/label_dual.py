@@ -22,7 +22,7 @@ from torch import Tensor
 
 from attrcert.certificates.first_order import FirstOrder
 from attrcert.certificates.label_margin import Margins
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.types import LinearMap
 

@@ -6,7 +6,7 @@ The scaled bound with D = I: cheap, and the loosest of the three.
 from dataclasses import dataclass
 
 from attrcert.certificates.first_order import FirstOrder
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import LinearMap

@@ -10,8 +10,8 @@ bound attained in general, as the paper says: P = [[2,-1,-1],[-1,2,-1],[-1,-1,2]
 from dataclasses import dataclass
 
 from attrcert.certificates.first_order import FirstOrder
+from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.linalg.draws import Draws
 from attrcert.linalg.enclosure import ROUNDING
 from attrcert.linalg.row_sums import root_of_absolute_gram
 from attrcert.linalg.signs import sign_ascent

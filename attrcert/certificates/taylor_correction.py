@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.certificates.first_order import FirstOrder
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm
 
@@ -40,6 +40,12 @@ class Linearisation:
     worst: FirstOrder
     image: Float[Tensor, "b m"]
     random: tuple[tuple[Float[Tensor, "b n"], Float[Tensor, "b m"]], ...]
+
+    def ratio(self, eps: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+        """c alone, with an eps for each sample."""
+        delta = eps.to(self.worst.direction)[:, None] * self.worst.direction
+        moved = torch.maximum(_norm(self.change(delta)), _norm(self.change(-delta)))
+        return torch.where(moved == 0, 1.0, (moved / (eps * _norm(self.image))).clamp_min(1))
 
     def __call__(self, eps: float) -> Linearity:
         plus, minus = self.change(eps * self.worst.direction), self.change(-eps * self.worst.direction)

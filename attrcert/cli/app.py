@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from attrcert.cli.attack import attack
 from attrcert.cli.bound import bound
 from attrcert.cli.catalogue import catalogue
 from attrcert.cli.console import talk
@@ -13,13 +14,15 @@ from attrcert.errors import AttrcertError
 
 app = typer.Typer(
     name="attrcert",
-    help="How far can a feature attribution be moved by a perturbation of size eps? Bounds per sample, and what each figure guarantees.",
+    help="How far can a feature attribution be moved by a perturbation of size eps? Bounds and attacks per sample, and "
+    "what each figure guarantees.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 app.command()(bound)
+app.command()(attack)
 app.command()(doctor)
 app.command()(catalogue)
 

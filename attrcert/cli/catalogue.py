@@ -14,7 +14,8 @@ def catalogue(
     family: Annotated[
         str | None,
         typer.Argument(
-            help="attributions, certificates, models, samples, architectures or guarantees. Default: all.",
+            help="attributions, certificates, attacks, presets, metrics, models, samples, architectures or guarantees. "
+            "Default: all.",
             show_default=False,
         ),
     ] = None,
@@ -22,7 +23,7 @@ def catalogue(
         str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=options.OUTPUT)
     ] = "table",
 ) -> None:
-    """List attributions, certificates, bundled models and samples, and what the guarantees mean."""
+    """List attributions, certificates, attacks, presets, metrics, bundled models and samples, and what the guarantees mean."""
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 

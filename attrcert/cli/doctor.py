@@ -7,30 +7,18 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
-from attrcert.cli.specs import data_spec, model_spec
+from attrcert.cli.groups import with_groups
 from attrcert.errors import UsageError
-from attrcert.running.config import DEFAULT_SOFTPLUS_BETA
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
+@with_groups
 def doctor(
+    model: options.ModelGroup,
+    data: options.DataGroup,
     checkpoint: options.Checkpoint = None,
     dataset: options.Dataset = None,
-    arch: options.Arch = None,
-    arch_arg: options.ArchArg = None,
-    output: options.ModelOutput = None,
-    mean: options.Mean = None,
-    std: options.Std = None,
-    softplus_beta: options.SoftplusBeta = f"{DEFAULT_SOFTPLUS_BETA:g}",
-    data_root: options.DataRoot = "data",
-    download: options.Download = False,
-    resize: options.Resize = None,
-    crop: options.Crop = None,
-    channels: options.Channels = None,
-    skip: options.Skip = 0,
-    limit: options.Limit = None,
-    indices: options.Indices = None,
     device: options.Device = "auto",
     dtype: options.Dtype = "float32",
     format_: Annotated[
@@ -45,9 +33,7 @@ def doctor(
 
     from attrcert.running.runs import examine
 
-    model = model_spec(checkpoint, arch, arch_arg, output, mean, std, softplus_beta)
-    data = data_spec(dataset, data_root, download, resize, crop, channels, skip, limit, indices)
-    findings = examine(model, data, device=device, dtype=dtype)
+    findings = examine(model.spec(checkpoint), data.spec(dataset), device=device, dtype=dtype)
     if format_ == "json":
         typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:

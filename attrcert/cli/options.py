@@ -1,13 +1,25 @@
-"""Options that several commands share, and how their texts become values. Nothing here imports torch."""
+"""Options that several commands share, in groups, and how their texts become values. Nothing here imports torch."""
 
 import math
-from typing import Annotated
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attrcert.errors import UsageError
+from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
+from attrcert.vocabulary import parse_eps, parse_indices
 
-MODEL, DATA, RUN, OUTPUT = "Model", "Data", "Run", "Output"
+if TYPE_CHECKING:
+    from attrcert.loading.checkpoints import ModelSpec
+    from attrcert.loading.datasets import DataSpec
+    from attrcert.running.runs import RunOptions
+
+METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", "Run", "Output"
+FORMATS = ("table", "json", "csv", "markdown")
+BUNDLED_LIMIT = 64
+DEFAULTS = BoundConfig()
 
 Checkpoint = Annotated[
     str | None,
@@ -24,76 +36,282 @@ Dataset = Annotated[
         show_default=False,
     ),
 ]
-Arch = Annotated[
-    str | None,
-    typer.Option(
-        help="bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
-        rich_help_panel=MODEL,
-    ),
-]
-ArchArg = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY=VALUE", help="Argument of the architecture; repeatable.", rich_help_panel=MODEL),
-]
-ModelOutput = Annotated[
-    str | None,
-    typer.Option("--output", help="Which entry of a tuple or dict output holds the logits.", rich_help_panel=MODEL),
-]
-Mean = Annotated[
-    str | None,
-    typer.Option(
-        help="Per-channel mean that the model's normalisation subtracts, e.g. 0.49,0.48,0.45.", rich_help_panel=MODEL
-    ),
-]
-Std = Annotated[
-    str | None, typer.Option(help="Per-channel standard deviation, e.g. 0.25,0.24,0.26.", rich_help_panel=MODEL)
-]
-SoftplusBeta = Annotated[
-    str,
-    typer.Option(
-        help="Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network "
-        "as it is. Smooth networks are not changed.",
-        rich_help_panel=MODEL,
-    ),
-]
-DataRoot = Annotated[str, typer.Option(help="Folder of torchvision datasets.", rich_help_panel=DATA)]
-Download = Annotated[
-    bool, typer.Option("--download", help="Let torchvision download the dataset.", rich_help_panel=DATA)
-]
-Resize = Annotated[
-    int | None, typer.Option(min=1, help="Resize the shorter side to this many pixels.", rich_help_panel=DATA)
-]
-Crop = Annotated[int | None, typer.Option(min=1, help="Crop the centre to this many pixels.", rich_help_panel=DATA)]
-Channels = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=3,
-        help="1 decodes image files as grey, 3 as RGB. Default: what the model takes.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-Skip = Annotated[int, typer.Option(min=0, help="Skip this many samples.", rich_help_panel=DATA)]
-Limit = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        help="Use at most this many samples. Default: all; 64 where DATASET is omitted.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-Indices = Annotated[str | None, typer.Option(help="Use these samples, e.g. 3,17,100-199.", rich_help_panel=DATA)]
+
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...", rich_help_panel=RUN)]
 Dtype = Annotated[str, typer.Option(help="float32 or float64.", rich_help_panel=RUN)]
-BatchSize = Annotated[
-    str, typer.Option(help="Samples at once, or auto: as many as fit into --memory.", rich_help_panel=RUN)
-]
-Memory = Annotated[str, typer.Option(help="What --batch-size auto may fill.", rich_help_panel=RUN)]
-Seed = Annotated[
-    int, typer.Option(min=0, help="Random draws depend on this and the sample's index alone.", rich_help_panel=RUN)
-]
+
+
+@dataclass(frozen=True)
+class ModelGroup:
+    """Where the model comes from."""
+
+    arch: Annotated[
+        str | None,
+        typer.Option(
+            help="bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    arch_arg: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Argument of the architecture; repeatable.", rich_help_panel=MODEL),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", help="Which entry of a tuple or dict output holds the logits.", rich_help_panel=MODEL),
+    ] = None
+    mean: Annotated[
+        str | None,
+        typer.Option(
+            help="Per-channel mean that the model's normalisation subtracts, e.g. 0.49,0.48,0.45.",
+            rich_help_panel=MODEL,
+        ),
+    ] = None
+    std: Annotated[
+        str | None, typer.Option(help="Per-channel standard deviation, e.g. 0.25,0.24,0.26.", rich_help_panel=MODEL)
+    ] = None
+    softplus_beta: Annotated[
+        str,
+        typer.Option(
+            help="Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network "
+            "as it is. Smooth networks are not changed.",
+            rich_help_panel=MODEL,
+        ),
+    ] = f"{DEFAULT_SOFTPLUS_BETA:g}"
+
+    def spec(self, checkpoint: str | None) -> "ModelSpec":
+        from attrcert.loading import bundled
+        from attrcert.loading.architectures import parse_argument
+        from attrcert.loading.checkpoints import ModelSpec
+
+        return ModelSpec(
+            checkpoint=checkpoint or bundled.DEFAULT_MODEL,
+            arch=self.arch,
+            arch_args=dict(parse_argument(argument) for argument in self.arch_arg or ()),
+            mean=numbers(self.mean, "--mean"),
+            std=numbers(self.std, "--std"),
+            output=self.output,
+            beta=beta(self.softplus_beta),
+        )
+
+
+@dataclass(frozen=True)
+class DataGroup:
+    """Which images."""
+
+    data_root: Annotated[str, typer.Option(help="Folder of torchvision datasets.", rich_help_panel=DATA)] = "data"
+    download: Annotated[
+        bool, typer.Option("--download", help="Let torchvision download the dataset.", rich_help_panel=DATA)
+    ] = False
+    resize: Annotated[
+        int | None, typer.Option(min=1, help="Resize the shorter side to this many pixels.", rich_help_panel=DATA)
+    ] = None
+    crop: Annotated[
+        int | None, typer.Option(min=1, help="Crop the centre to this many pixels.", rich_help_panel=DATA)
+    ] = None
+    channels: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=3,
+            help="1 decodes image files as grey, 3 as RGB. Default: what the model takes.",
+            show_default=False,
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    skip: Annotated[int, typer.Option(min=0, help="Skip this many samples.", rich_help_panel=DATA)] = 0
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Use at most this many samples. Default: all; 64 where DATASET is omitted.",
+            show_default=False,
+            rich_help_panel=DATA,
+        ),
+    ] = None
+    indices: Annotated[str | None, typer.Option(help="Use these samples, e.g. 3,17,100-199.", rich_help_panel=DATA)] = (
+        None
+    )
+
+    def spec(self, dataset: str | None, *, bundled_limit: int | None = None) -> "DataSpec":
+        """`bundled_limit` is what of the bundled sample is taken where nothing is said."""
+        from attrcert.loading import bundled
+        from attrcert.loading.datasets import DataSpec
+
+        unsaid = dataset is None and self.limit is None and self.indices is None
+        return DataSpec(
+            dataset=dataset or bundled.DEFAULT_SAMPLE,
+            data_root=self.data_root,
+            download=self.download,
+            resize=self.resize,
+            crop=self.crop,
+            channels=self.channels,
+            skip=self.skip,
+            limit=bundled_limit if unsaid else self.limit,
+            indices=parse_indices(self.indices) if self.indices else None,
+        )
+
+
+@dataclass(frozen=True)
+class MethodGroup:
+    """What is bounded, and by which means: fields of the configuration."""
+
+    attribution: Annotated[
+        str,
+        typer.Option(
+            help="saliency (sm), input-x-gradient (ixg), integrated-gradients (ig), smooth-grad (sg) or "
+            "uniform-smooth (us).",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.attribution
+    norm: Annotated[
+        str, typer.Option(help="Of the perturbation: l2, linf, or lp with --p.", rich_help_panel=METHOD)
+    ] = DEFAULTS.norm
+    p: Annotated[float | None, typer.Option(help="Exponent for --norm lp.", rich_help_panel=METHOD)] = DEFAULTS.p
+    eps: Annotated[
+        list[str],
+        typer.Option(
+            help="Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.", rich_help_panel=METHOD
+        ),
+    ] = field(default_factory=lambda: [f"{eps:g}" for eps in DEFAULTS.eps])
+    target: Annotated[
+        str, typer.Option(help="Explained class: predicted, label, or a class number.", rich_help_panel=METHOD)
+    ] = DEFAULTS.target
+    ig_steps: Annotated[int, typer.Option(help="Nodes of integrated gradients.", rich_help_panel=METHOD)] = (
+        DEFAULTS.ig_steps
+    )
+    quadrature: Annotated[
+        str, typer.Option(help="gauss-legendre or riemann-right (the papers').", rich_help_panel=METHOD)
+    ] = DEFAULTS.quadrature
+    baseline: Annotated[
+        str,
+        typer.Option(
+            help="Of integrated gradients: a pixel value, mean (what normalisation maps to 0), or blur.",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.baseline
+    sigma: Annotated[
+        float, typer.Option(help="Noise of smooth-grad: standard deviation in pixel units.", rich_help_panel=METHOD)
+    ] = DEFAULTS.sigma
+    radius: Annotated[
+        float, typer.Option(help="Noise of uniform-smooth: radius of the l2 ball.", rich_help_panel=METHOD)
+    ] = DEFAULTS.radius
+    noise_draws: Annotated[
+        int, typer.Option(help="Noise draws of a smoothed attribution, fixed per sample.", rich_help_panel=METHOD)
+    ] = DEFAULTS.noise_draws
+    smooth_base: Annotated[str, typer.Option(help="The attribution that is smoothed.", rich_help_panel=METHOD)] = (
+        DEFAULTS.smooth_base
+    )
+    linf_method: Annotated[
+        list[str],
+        typer.Option(
+            help="scaled, row-sums (forms d x d matrices), corollary; repeatable, the smallest wins.",
+            rich_help_panel=METHOD,
+        ),
+    ] = field(default_factory=lambda: list(DEFAULTS.linf_method))
+    label_constraint: Annotated[
+        str,
+        typer.Option(
+            help="check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.label_constraint
+    margin_classes: Annotated[
+        int, typer.Option(help="Nearest classes looked at for the label margin.", rich_help_panel=METHOD)
+    ] = DEFAULTS.margin_classes
+    eta_draws: Annotated[int, typer.Option(help="Random perturbations for eta_random.", rich_help_panel=METHOD)] = (
+        DEFAULTS.eta_draws
+    )
+    ball: Annotated[
+        bool,
+        typer.Option(
+            "--ball",
+            help="Also estimate the bound over the whole ball: eps times the largest gain found in it (l2, linf).",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.ball
+    slack: Annotated[
+        float,
+        typer.Option(help="Stop when the upper end is within this of the lower one, relative.", rich_help_panel=SOLVER),
+    ] = DEFAULTS.slack
+    failure: Annotated[
+        float, typer.Option(help="Probability, per sample, that an upper end is too small.", rich_help_panel=SOLVER)
+    ] = DEFAULTS.failure
+    max_steps: Annotated[
+        int, typer.Option(help="Lanczos steps after which a sample is not-converged.", rich_help_panel=SOLVER)
+    ] = DEFAULTS.max_steps
+
+    def settings(self) -> dict[str, Any]:
+        """The fields of a configuration."""
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {**given, "eps": tuple(parse_eps(e) for e in words(self.eps)), "linf_method": words(self.linf_method)}
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """How to compute."""
+
+    device: Device = "auto"
+    dtype: Dtype = DEFAULTS.dtype
+    batch_size: Annotated[
+        str, typer.Option(help="Samples at once, or auto: as many as fit into --memory.", rich_help_panel=RUN)
+    ] = "auto"
+    ig_chunk: Annotated[
+        int, typer.Option(help="Points of integrated gradients differentiated together.", rich_help_panel=RUN)
+    ] = DEFAULTS.ig_chunk
+    memory: Annotated[str, typer.Option(help="What --batch-size auto may fill.", rich_help_panel=RUN)] = DEFAULT_MEMORY
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random draws depend on this and the sample's index alone.", rich_help_panel=RUN)
+    ] = DEFAULTS.seed
+    max_incomplete: Annotated[
+        float,
+        typer.Option(min=0, max=1, help="Exit 4 if a larger share of samples has no figure.", rich_help_panel=RUN),
+    ] = 0.0
+
+    def settings(self) -> dict[str, Any]:
+        """Those of them that results depend on."""
+        return {"dtype": self.dtype, "ig_chunk": self.ig_chunk, "seed": self.seed}
+
+    def options(self) -> "RunOptions":
+        from attrcert.running.runs import RunOptions
+
+        return RunOptions(self.device, size(self.batch_size), self.memory)
+
+
+@dataclass(frozen=True)
+class OutputGroup:
+    """Where results go."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(help="CSV with one row per sample and case; the manifest goes beside it.", rich_help_panel=OUTPUT),
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run that --out holds.", rich_help_panel=OUTPUT)
+    ] = False
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace what --out holds.", rich_help_panel=OUTPUT)
+    ] = False
+    format_: Annotated[
+        str, typer.Option("--format", help="Format of stdout: table, json, csv or markdown.", rich_help_panel=OUTPUT)
+    ] = "table"
+    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=OUTPUT)] = False
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.", rich_help_panel=OUTPUT)
+    ] = False
+
+    def __post_init__(self) -> None:
+        if self.format not in FORMATS:
+            raise UsageError(f"--format must be one of {', '.join(FORMATS)}, got {self.format!r}")
+
+    def needs_file(self, other: Path | None = None) -> None:
+        """--resume continues a CSV; --overwrite replaces it, or another file that the command writes."""
+        if self.out is None and (self.resume or (self.overwrite and other is None)):
+            raise UsageError("--resume and --overwrite need --out")
+
+    @property
+    def format(self) -> str:
+        return "json" if self.json_ else self.format_
 
 
 def numbers(text: str | None, name: str) -> tuple[float, ...] | None:

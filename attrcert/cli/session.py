@@ -13,34 +13,77 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attrcert.cli.console import stderr, talk
+from attrcert.cli.options import OutputGroup
 from attrcert.records import Row, RowFile
 
 if TYPE_CHECKING:
-    from attrcert.running.runs import BoundRun
+    from attrcert.running.deltas import DeltaFile
+    from attrcert.running.runs import Run
 
 
-def compute(run: "BoundRun", *, out: Path | None, resume: bool, overwrite: bool, quiet: bool) -> list[Row]:
+def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed."""
-    file = RowFile(out, "bound", run.identity(), resume=resume, overwrite=overwrite) if out else None
+    kept = _delta_file(deltas, results)
+    file, quiet = _row_file(run, results, deltas), results.quiet
+    if kept:
+        _begin(kept, file)
     if not quiet:
         _warn_of_findings(run)
     rows: list[Row] = list(file.rows) if file else []
     done = file.finished if file else frozenset()
     size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
-    with _manifest(file, facts, total), _interruptible(), _progress(total, len(done), quiet=quiet) as advance:
-        for batch in run.rows(finished=done, size=size, warn=_silent if quiet else _warn):
+    doing = {"bound": "bounding", "attack": "attacking"}[run.config.command]
+    with (
+        _manifest(file, facts, total, kept),
+        _interruptible(),
+        _progress(doing, total, len(done), quiet=quiet) as advance,
+    ):
+        for batch in run.rows(finished=done, size=size, save=kept, warn=_silent if quiet else _warn):
             with _uninterrupted():
                 if file:
                     file.append(batch)
                 rows += batch
             advance(len({row["index"] for row in batch}))
+    if kept:
+        kept.finish()
     order = {index: place for place, index in enumerate(run.data.indices)}
     return sorted(rows, key=lambda row: order[int(row["index"] or 0)])
 
 
+def _row_file(run: "Run", results: OutputGroup, deltas: Path | None) -> RowFile | None:
+    if results.out is None:
+        return None
+    config = run.config
+    return RowFile(
+        results.out,
+        config.command,
+        {**run.identity(), **({"save_deltas": True} if deltas else {})},
+        columns=config.columns,
+        rows_per_sample=len(config.cases),
+        resume=results.resume,
+        overwrite=results.overwrite,
+    )
+
+
+def _delta_file(path: Path | None, results: OutputGroup) -> "DeltaFile | None":
+    if path is None:
+        return None
+    from attrcert.running.deltas import DeltaFile
+
+    return DeltaFile(path, resume=results.resume, overwrite=results.overwrite)
+
+
+def _begin(kept: "DeltaFile", file: RowFile | None) -> None:
+    """The perturbations of the rows that are there already must be there too."""
+    from attrcert.running.attacking import delta_key
+
+    rows = [row for row in (file.rows if file else ()) if not str(row["status"]).startswith("error:")]
+    kept.begin({delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows})
+
+
 @contextmanager
-def _manifest(file: RowFile | None, facts: dict[str, Any], total: int) -> Iterator[None]:
+def _manifest(file: RowFile | None, facts: dict[str, Any], total: int, kept: "DeltaFile | None") -> Iterator[None]:
     """The manifest says `running`, then `complete` or `interrupted`; an interrupt ends with exit code 4."""
     started = file.earlier.get("started", _now()) if file else _now()
 
@@ -55,6 +98,8 @@ def _manifest(file: RowFile | None, facts: dict[str, Any], total: int) -> Iterat
         yield
     except KeyboardInterrupt:
         write("interrupted")
+        if kept and not file:
+            kept.abandon()
         _say_how_to_resume(file, total)
         raise typer.Exit(4) from None
     except BaseException:
@@ -71,7 +116,7 @@ def _silent(message: str) -> None:
     pass
 
 
-def _warn_of_findings(run: "BoundRun") -> None:
+def _warn_of_findings(run: "Run") -> None:
     for finding in run.findings:
         if finding.level == "warn":
             _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
@@ -113,7 +158,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @contextmanager
-def _progress(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
+def _progress(doing: str, total: int, done: int, *, quiet: bool) -> Iterator[Any]:
     """A bar with rate and time left on stderr."""
     from rich.progress import (
         BarColumn,
@@ -125,7 +170,7 @@ def _progress(total: int, done: int, *, quiet: bool) -> Iterator[Any]:
     )
 
     columns = (
-        TextColumn("bounding"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
+        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
         TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=stderr(), disable=quiet) as progress:

@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int64
 from scipy.special import betaincinv
 from torch import Tensor
 
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.linalg.krylov import SPARES, GramLanczos, Lanczos, Section
 from attrcert.types import Enclosure, LinearMap
 from attrcert.vocabulary import SolverStatus

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from attrcert.draws import Draws
 from attrcert.linalg.basis import Basis
-from attrcert.linalg.draws import Draws
 from attrcert.types import LinearMap
 
 # Independent directions in store for breakdowns; a sample that breaks down more often gets no credit for it.

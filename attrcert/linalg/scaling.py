@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 from attrcert.types import LinearMap
 
 

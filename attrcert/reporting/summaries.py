@@ -53,6 +53,7 @@ class EpsSummary:
     status: Mapping[str, int]
     T_e: Statistic
     T_e_corrected: Statistic
+    T_e_ball: Statistic
     T_c_deg: Statistic
     c: Statistic
     looseness: Statistic
@@ -95,7 +96,7 @@ def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
 
 
 def _severity(status: str) -> int:
-    order = (Status.OK, Status.MISCLASSIFIED, Status.VACUOUS, Status.NOT_CONVERGED)
+    order = (Status.OK, Status.MISCLASSIFIED, Status.VACUOUS, Status.LABEL_CHANGED, Status.NOT_CONVERGED)
     return order.index(Status(status)) if status in order else len(order)
 
 
@@ -109,6 +110,7 @@ def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
         status=dict(Counter(str(row["status"]) for row in rows)),
         T_e=Statistic.of(_column(usable, "T_e")),
         T_e_corrected=Statistic.of(_column(usable, "T_e_corrected")),
+        T_e_ball=Statistic.of(_column(usable, "T_e_ball")),
         T_c_deg=Statistic.of(_column(usable, "T_c_deg"), beyond=no_angle),
         c=Statistic.of(_column(usable, "c")),
         looseness=Statistic.of(ratios),
@@ -151,6 +153,8 @@ def bound_table(summary: Summary) -> TextTable:
 def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
     yield (f"{part.eps:.4g}", "T_e", Guarantee.FIRST_ORDER, *_figures(part.T_e, _up))
     yield ("", "T'_e", Guarantee.CORRECTED, *_figures(part.T_e_corrected, _up))
+    if part.T_e_ball.count:
+        yield ("", "T_ball", Guarantee.CORRECTED, *_figures(part.T_e_ball, _up))
     yield ("", "T_c", Guarantee.FIRST_ORDER, *_figures(part.T_c_deg, _degrees))
     if part.winners:
         yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, _up))
@@ -167,6 +171,8 @@ def _notes(summary: Summary) -> Iterable[str]:
         yield f"eps {part.eps:.4g}, {part.samples} samples: {counts}."
     yield f"T_e, {Guarantee.FIRST_ORDER}: {Guarantee.FIRST_ORDER.meaning}."
     yield f"T'_e = c T_e, {Guarantee.CORRECTED}: {Guarantee.CORRECTED.meaning}."
+    if any(part.T_e_ball.count for part in summary.per_eps):
+        yield f"T_ball, {Guarantee.CORRECTED}: eps times the largest gain found in the ball. A search, not a certificate."
     yield "T_c: the angle in degrees that T_e allows between the two attributions, first-order like it."
     for part in summary.per_eps:
         vacuous = part.T_e.count - part.T_c_deg.count

@@ -15,8 +15,8 @@ def show(table: TextTable, console: Console) -> None:
         console.print(Text(fact, style="dim"))
     grid = Table(show_edge=False, pad_edge=False, header_style="bold")
     for name in table.header:
-        words = name in ("figure", "guarantee")
-        grid.add_column(name, justify="left" if words else "right", no_wrap=True)
+        words = name in ("figure", "guarantee", "attack")
+        grid.add_column(Text(name), justify="left" if words else "right", no_wrap=True)
     for cells in table.cells:
         grid.add_row(*(Text(cell) for cell in cells))
     # a number is never cut, however narrow the terminal

@@ -4,12 +4,15 @@ import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from safetensors import safe_open
 
+from attrcert.attacks import ATTACKS
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.certificates import (
+    ball,
     ce_hessian,
     l2_spectral,
     label_dual,
@@ -20,7 +23,10 @@ from attrcert.certificates import (
 )
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
+from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
+from attrcert.running.attacking import Campaign
+from attrcert.running.presets import PRESETS, Preset
 from attrcert.vocabulary import Guarantee
 
 Entry = dict[str, str]
@@ -32,6 +38,7 @@ CERTIFICATES = {
     "corollary (linf)": linf_corollary,
     "gram (--loss-hessian)": ce_hessian,
     "correction c": taylor_correction,
+    "ball (--ball)": ball,
     "label constraint": label_dual,
 }
 
@@ -50,6 +57,14 @@ def families() -> dict[str, list[Entry]]:
         "certificates": [
             _entry(name, module.__doc__ or "", module.__doc__ or "") for name, module in CERTIFICATES.items()
         ],
+        "attacks": [
+            *(_entry(name, inspect.getdoc(member) or "", _module_claim(member)) for name, member in ATTACKS.items()),
+            _entry("worst", inspect.getdoc(Campaign.worst) or "", ""),
+        ],
+        "presets": [_entry(name, _settings(preset), preset.meaning) for name, preset in PRESETS.items()],
+        "metrics": [
+            _entry(name, inspect.getdoc(member) or "", inspect.getdoc(member) or "") for name, member in METRICS.items()
+        ],
         "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
         "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
         "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
@@ -62,6 +77,21 @@ def _entry(name: str, text: str, source: str) -> Entry:
     keys = [key for key in re.findall(r"\[([a-z]+\d{4}[a-z]+)", source.split("\n\n")[0]) if key in PAPERS]
     reference = "; ".join(f"{PAPERS[key].authors}, {PAPERS[key].venue}" for key in keys)
     return {"name": name, "meaning": re.sub(r" ?\[[a-z]+\d{4}[^\]]*\]", "", paragraph), "reference": reference}
+
+
+def _settings(preset: Preset) -> str:
+    """What a preset stands for, in words and in options."""
+    options = ", ".join(f"{name.replace('_', '-')} {_word(value)}" for name, value in preset.settings.items())
+    return f"{preset.meaning} ({options})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "+".join(_word(part) for part in value)
+    if not isinstance(value, float):
+        return str(value)
+    short = f"{value:g}"  # pixel units as they are written: 8/255, but 0.1
+    return short if len(short) < 6 else f"{255 * value:g}/255"
 
 
 def _with_aliases(name: str) -> str:

@@ -7,17 +7,19 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from attrcert.certificates.ball import BallSearch
 from attrcert.certificates.first_order import FirstOrder, best_of
 from attrcert.certificates.label_dual import LabelDual
 from attrcert.certificates.label_margin import Margins, label_kept, margins
 from attrcert.certificates.taylor_correction import Linearisation, Linearity, linearise
+from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
-from attrcert.linalg.draws import Draws
+from attrcert.linalg.balls import Ball
 from attrcert.loading.classifier import Classifier
 from attrcert.records import Cell, Row
 from attrcert.running.config import BoundConfig
 from attrcert.running.methods import attribution_label, certifiers, explainer, solver
-from attrcert.types import Batch, Explained
+from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
 
@@ -40,11 +42,19 @@ class Subject:
     def predicted(self) -> Int64[Tensor, " b"]:
         return self.logits.argmax(dim=1)
 
+    @property
+    def attribution(self) -> Attribution:
+        return explainer(self.config, self.f.mean)
+
     def change(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         """g(x + delta) - g(x)."""
         x = self.batch.images
-        attribution = explainer(self.config, self.f.mean)
-        return attribution.value(self.f, x + delta.view_as(x), self.target) - self.explained.value
+        return self.attribution.value(self.f, x + delta.view_as(x), self.target, self.draws) - self.explained.value
+
+    def jacobian_at(self, delta: Float[Tensor, "b n"]) -> LinearMap:
+        """J at x + delta."""
+        x = self.batch.images
+        return self.attribution.explain(self.f, x + delta.view_as(x), self.target, self.draws).jacobian
 
     def finite(self) -> Bool[Tensor, " b"]:
         """Which samples have a finite attribution and a finite Jacobian, by one product."""
@@ -53,21 +63,33 @@ class Subject:
         return (self.explained.value.isfinite() & product.isfinite()).all(dim=1)
 
 
+def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> Int64[Tensor, " b"]:
+    """The class to explain: the predicted one, the label, or a fixed one."""
+    predicted = logits.argmax(dim=1)
+    if target == "predicted":
+        return predicted
+    if target == "label":
+        return torch.tensor(batch.labels, device=predicted.device)
+    return torch.full_like(predicted, int(target))
+
+
 def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig) -> Subject:
     """The attribution of the configured class of every sample."""
-    predicted = logits.argmax(dim=1)
-    if config.target == "predicted":
-        target = predicted
-    elif config.target == "label":
-        target = torch.tensor(batch.labels, device=predicted.device)
-    else:
-        target = torch.full_like(predicted, int(config.target))
-    explained = explainer(config, f.mean).explain(f, batch.images, target)
+    target = explained_class(logits, batch, config.target)
+    draws = Draws(config.seed, batch.indices)
+    explained = explainer(config, f.mean).explain(f, batch.images, target, draws)
     return Subject(f, batch, config, logits, target, explained)
 
 
 def bound_subject(subject: Subject) -> dict[int, list[Row]]:
     """Each sample's rows, one per eps, by its index."""
+    bounded = bound_all(subject)
+    by_eps = [bounded.rows(eps) for eps in subject.config.eps]
+    return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}
+
+
+def bound_all(subject: Subject) -> "Bounded":
+    """The bounds of a batch, for every eps."""
     config, J = subject.config, subject.explained.jacobian
     found = [certify(J, subject.draws) for certify in certifiers(config, subject.f.beta)]
     worst = best_of(found)
@@ -77,13 +99,11 @@ def bound_subject(subject: Subject) -> dict[int, list[Row]]:
     linearisation = linearise(
         subject.change, J, worst, norm=config.delta_norm, draws=subject.draws, random=config.eta_draws
     )
-    bounded = _Bounded(subject, found, worst, linearisation, near)
-    by_eps = [bounded.rows(eps) for eps in config.eps]
-    return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}
+    return Bounded(subject, found, worst, linearisation, near)
 
 
 @dataclass(frozen=True)
-class _Bounded:
+class Bounded:
     """What does not depend on eps, and the cells that follow from it."""
 
     subject: Subject
@@ -94,18 +114,19 @@ class _Bounded:
 
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
-        label = self._label_cells(eps)
+        whole = {**self._label_cells(eps), **self._ball_cells(eps)}
         return [
             {
-                **self._common(i),
+                **self.common(i),
                 **self._deviation(i, eps, measured),
-                **self._solver_cells(i, eps),
-                **{k: v[i] for k, v in label.items()},
+                **self.solver_cells(i),
+                **self._linf_cells(i, eps),
+                **{k: v[i] for k, v in whole.items()},
             }
             for i in range(len(self.subject.batch.indices))
         ]
 
-    def _common(self, i: int) -> dict[str, Cell]:
+    def common(self, i: int) -> dict[str, Cell]:
         gap = self.subject.explained.gap
         return {
             "index": self.subject.batch.indices[i],
@@ -128,7 +149,7 @@ class _Bounded:
         angle = largest_angle(T_e, length)
         return {
             "eps": eps,
-            "status": self._status(i, vacuous=angle is None).value,
+            "status": self.status(i, vacuous=angle is None).value,
             "T_e": T_e,
             "T_e_attained": eps * float(self.worst.lower[i]),
             "c": None if corrected is None else c,
@@ -143,7 +164,7 @@ class _Bounded:
         """Whose upper bound is the smallest: it speaks for the sample."""
         return min(self.found, key=lambda found: float(found.upper[i]))
 
-    def _status(self, i: int, *, vacuous: bool) -> Status:
+    def status(self, i: int, *, vacuous: bool) -> Status:
         solution = self._winner(i).solution
         if solution is not None and solution.status[i] is SolverStatus.STEP_LIMIT:
             return Status.NOT_CONVERGED
@@ -152,22 +173,37 @@ class _Bounded:
         label = self.subject.batch.labels[i]
         return Status.OK if label is None or label == int(self.subject.predicted[i]) else Status.MISCLASSIFIED
 
-    def _solver_cells(self, i: int, eps: float) -> dict[str, Cell]:
-        cells: dict[str, Cell] = {}
+    def solver_cells(self, i: int) -> dict[str, Cell]:
+        """What the solver says of a sample, whatever eps is."""
         winner = self._winner(i)
-        solution = winner.solution
-        if solution is not None:
-            cells |= {
-                "solver_status": solution.status[i].value,
-                "steps": int(solution.steps[i]),
-                "residual": float(solution.residual[i]),
-            }
-        if self.subject.config.delta_norm.kind is NormKind.LINF:
-            cells |= {"linf_method": winner.method, "linf_lower": eps * float(self.worst.lower[i])}
-            cells |= {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
-        elif solution is not None:
-            cells |= {"xi_lower": float(solution.lower[i]), "xi_upper": float(solution.upper[i])}
-        return cells
+        solution, linf = winner.solution, self.subject.config.delta_norm.kind is NormKind.LINF
+        cells: dict[str, Cell] = {"linf_method": winner.method} if linf else {}
+        if solution is None:
+            return cells
+        cells |= {
+            "solver_status": solution.status[i].value,
+            "steps": int(solution.steps[i]),
+            "residual": float(solution.residual[i]),
+        }
+        return cells if linf else {**cells, "xi_lower": float(solution.lower[i]), "xi_upper": float(solution.upper[i])}
+
+    def _linf_cells(self, i: int, eps: float) -> dict[str, Cell]:
+        if self.subject.config.delta_norm.kind is not NormKind.LINF:
+            return {}
+        cells: dict[str, Cell] = {"linf_lower": eps * float(self.worst.lower[i])}
+        return cells | {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
+
+    def _ball_cells(self, eps: float) -> dict[str, list[Cell]]:
+        if not self.subject.config.ball:
+            return {}
+        ball = Ball.whole(self.subject.batch.images, self.subject.config.delta_norm, eps)
+        gain = BallSearch()(self.subject.jacobian_at, ball, self.worst)
+        return {"T_e_ball": list(self.ball_wide(eps, gain))}
+
+    def ball_wide(self, eps: float, gain: Float[Tensor, " b"]) -> list[float]:
+        """eps times a gain found in the ball, enlarged by what the enclosure at x left open; never below T_e."""
+        ratio = torch.where(self.worst.lower > 0, self.worst.upper / self.worst.lower, 1.0)
+        return (eps * torch.maximum(self.worst.upper, gain.cpu() * ratio)).tolist()
 
     def _label_cells(self, eps: float) -> dict[str, list[Cell]]:
         if self.margins is None:

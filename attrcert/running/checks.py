@@ -1,7 +1,7 @@
 """Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -274,9 +274,13 @@ def input_range(x: Float[Tensor, "b *shape"]) -> Finding:
 
 
 def before_run(
-    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], *, needs_curvature: bool
+    f: Classifier,
+    x: Float[Tensor, "b *shape"],
+    labels: list[int | None],
+    *,
+    needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
 ) -> tuple[Fidelity | None, list[Finding]]:
-    """The light version: what would make every figure wrong stops the run."""
+    """The light version: what would make every figure wrong stops the run. `needs` is the run's own check, if it has one."""
     seen = _passed(outputs(f, x))
     x, labels = _finite(f, x, labels)
     few = x[:4]
@@ -289,7 +293,8 @@ def before_run(
         twin,
         *kinks(f, few),
     ]
-    findings.append(_passed(curvature(f, few) if needs_curvature else piecewise_linear(f, few)))
+    if needs is not None:
+        findings.append(_passed(needs(f, few)))
     return measured, findings
 
 

@@ -1,4 +1,4 @@
-"""Rows of `attrcert bound`, a batch at a time: reading, explaining, bounding; nothing is printed or saved here."""
+"""Rows of a run, a batch at a time: reading, explaining, and whatever is made of that; nothing is printed or saved here."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,12 +11,13 @@ from attrcert.errors import SampleError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
 from attrcert.records import Cell, Row
-from attrcert.running.cells import bound_subject, explain
-from attrcert.running.config import BoundConfig
+from attrcert.running.cells import Subject, explain
+from attrcert.running.config import BoundConfig, RunConfig
 from attrcert.running.methods import attribution_label, torch_dtype
 from attrcert.types import Batch
 
 Warn = Callable[[str], None]
+RowsOf = Callable[[Classifier, Batch, Tensor], dict[int, list[Row]]]  # of a batch, from the images and their logits
 
 
 @dataclass(frozen=True)
@@ -29,22 +30,26 @@ class Failed:
     message: str
 
 
-def bound_rows(
+def evaluate(
     classifier: Classifier,
     images: Images,
     batches: Sequence[tuple[int, ...]],
-    config: BoundConfig,
+    config: RunConfig,
+    rows_of: RowsOf,
     *,
     device: torch.device,
     shape: tuple[int, ...],
     warn: Warn,
 ) -> Iterator[list[Row]]:
-    """The rows of each batch of indices, in their order; every sample has one row per eps, whatever became of it."""
+    """The rows of each batch of indices, in their order; every sample has a row per case of the
+    configuration, whatever became of it.
+    """
+    work = _Work(classifier, config, rows_of, warn)
     with classifier.prepared():
         for indices in batches:
             started = time.perf_counter()
             batch, failed = read(images, indices, shape, device=device, dtype=torch_dtype(config))
-            rows = _bounded(classifier, batch, config, warn) if batch else {}
+            rows = work.fitted(batch) if batch else {}
             rows |= {failure.index: _failed_rows(failure, config) for failure in failed}
             seconds = (time.perf_counter() - started) / len(indices)
             yield [{**row, "seconds": seconds, "seed": config.seed} for index in indices for row in rows[index]]
@@ -75,21 +80,53 @@ def read(
     return Batch(picked, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
 
 
-def _bounded(classifier: Classifier, batch: Batch, config: BoundConfig, warn: Warn) -> dict[int, list[Row]]:
-    """The rows of a batch by index; a batch that does not fit into memory is halved."""
-    try:
-        return _bound_batch(classifier, batch, config)
-    except RuntimeError as error:
-        if not _out_of_memory(error):
-            raise
-    if len(batch.indices) == 1:
-        failure = Failed(batch.indices[0], batch.labels[0], "memory", "one sample does not fit into memory")
-        return {failure.index: _failed_rows(failure, config)}
-    half = len(batch.indices) // 2
-    warn(f"out of memory with {len(batch.indices)} samples at once; going on with {half}")
-    first = Batch(batch.indices[:half], batch.images[:half], batch.labels[:half])
-    second = Batch(batch.indices[half:], batch.images[half:], batch.labels[half:])
-    return _bounded(classifier, first, config, warn) | _bounded(classifier, second, config, warn)
+@dataclass(frozen=True)
+class _Work:
+    """What is done with every batch."""
+
+    classifier: Classifier
+    config: RunConfig
+    rows_of: RowsOf
+    warn: Warn
+
+    def fitted(self, batch: Batch) -> dict[int, list[Row]]:
+        """The rows of a batch by index; a batch that does not fit into memory is halved."""
+        try:
+            return self._whole(batch)
+        except RuntimeError as error:
+            if not _out_of_memory(error):
+                raise
+        b = len(batch.indices)
+        if b == 1:
+            failure = Failed(batch.indices[0], batch.labels[0], "memory", "one sample does not fit into memory")
+            return {failure.index: _failed_rows(failure, self.config)}
+        self.warn(f"out of memory with {b} samples at once; going on with {b // 2}")
+        first, second = _picked(batch, list(range(b // 2))), _picked(batch, list(range(b // 2, b)))
+        return self.fitted(first) | self.fitted(second)
+
+    def _whole(self, batch: Batch) -> dict[int, list[Row]]:
+        with torch.no_grad():
+            logits = self.classifier(batch.images)
+        failed, keep = _unusable(batch, logits, self.config)
+        rows = {failure.index: _failed_rows(failure, self.config) for failure in failed}
+        return rows | (self.rows_of(self.classifier, _picked(batch, keep), logits[keep]) if keep else {})
+
+
+def with_derivatives(config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]]) -> RowsOf:
+    """Rows that need the attribution's derivatives; a sample whose are not finite is set apart and the others go on."""
+
+    def rows(classifier: Classifier, batch: Batch, logits: Tensor) -> dict[int, list[Row]]:
+        subject = explain(classifier, batch, logits, config)
+        finite = subject.finite()
+        if finite.all():
+            return rows_of(subject)
+        bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
+        message = "the attribution or its derivative is NaN or infinite"
+        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in bad]
+        apart = {failure.index: _failed_rows(failure, config) for failure in failed}
+        return apart | (rows(classifier, _picked(batch, keep), logits[keep]) if keep else {})
+
+    return rows
 
 
 def _out_of_memory(error: RuntimeError) -> bool:
@@ -97,38 +134,11 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
-def _bound_batch(classifier: Classifier, batch: Batch, config: BoundConfig) -> dict[int, list[Row]]:
-    with torch.no_grad():
-        logits = classifier(batch.images)
-    failed, keep = _unusable(batch, logits, config)
-    rows = {failure.index: _failed_rows(failure, config) for failure in failed}
-    if keep:
-        rows |= _derived(classifier, _picked(batch, keep), logits[keep], config)
-    return rows
-
-
-def _derived(classifier: Classifier, batch: Batch, logits: Tensor, config: BoundConfig) -> dict[int, list[Row]]:
-    """The rows of samples with finite logits; one whose derivatives are not finite is set apart and the others go on."""
-    subject = explain(classifier, batch, logits, config)
-    finite = subject.finite()
-    if finite.all():
-        return bound_subject(subject)
-    bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
-    message = "the attribution or its derivative is NaN or infinite"
-    rows = {
-        batch.indices[i]: _failed_rows(
-            Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message), config
-        )
-        for i in bad
-    }
-    return rows | (_derived(classifier, _picked(batch, keep), logits[keep], config) if keep else {})
-
-
 def _picked(batch: Batch, keep: list[int]) -> Batch:
     return Batch(tuple(batch.indices[i] for i in keep), batch.images[keep], tuple(batch.labels[i] for i in keep))
 
 
-def _unusable(batch: Batch, logits: Tensor, config: BoundConfig) -> tuple[list[Failed], list[int]]:
+def _unusable(batch: Batch, logits: Tensor, config: RunConfig) -> tuple[list[Failed], list[int]]:
     finite, classes = logits.isfinite().all(dim=1).tolist(), logits.shape[1]
     failed, keep = [], []
     for i, (index, label) in enumerate(zip(batch.indices, batch.labels, strict=True)):
@@ -143,7 +153,7 @@ def _unusable(batch: Batch, logits: Tensor, config: BoundConfig) -> tuple[list[F
     return failed, keep
 
 
-def _failed_rows(failure: Failed, config: BoundConfig) -> list[Row]:
+def _failed_rows(failure: Failed, config: RunConfig) -> list[Row]:
     common: dict[str, Cell] = {
         "index": failure.index,
         "label": failure.label,
@@ -152,4 +162,4 @@ def _failed_rows(failure: Failed, config: BoundConfig) -> list[Row]:
         "norm": str(config.delta_norm),
         "message": failure.message,
     }
-    return [{**common, "eps": eps} for eps in config.eps]
+    return [{**common, **case} for case in config.cases]

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.certificates.smoothing import CHUNK
 from attrcert.errors import UsageError
 from attrcert.types import Attribution, Logits
 
@@ -30,14 +31,20 @@ def batch_size(
     y: Int64[Tensor, " 1"],
     *,
     memory: int,
-    basis: int,
+    vectors: int,
 ) -> int:
-    """Samples whose graphs and `basis` Krylov vectors fit into `memory` bytes."""
+    """Samples whose graphs and `vectors` of their size fit into `memory` bytes."""
     # a product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224)
-    each = 3 * sample_bytes(attribution, f, x, y) + basis * x.numel() * x.element_size()
+    each = 3 * sample_bytes(attribution, f, x, y) + vectors * x.numel() * x.element_size()
     kind = x.device.type if x.device.type in MOST_SAMPLES else "cpu"
-    points = getattr(attribution, "steps", 1)
+    points = getattr(attribution, "points", 1)
     return max(1, min(memory // max(each, 1), MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
+
+
+def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:
+    """Samples whose chunks of noise, noisy images and attributions fit into `memory` bytes."""
+    each = 8 * CHUNK * x[0].numel() * x.element_size()
+    return max(1, min(memory // each, MOST_SAMPLES["cpu"]))
 
 
 def sample_bytes(attribution: Attribution, f: Logits, x: Float[Tensor, "1 *shape"], y: Int64[Tensor, " 1"]) -> int:

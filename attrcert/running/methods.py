@@ -1,13 +1,14 @@
 """From a configuration's words to the attribution and the theorems they name."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
-from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
 from attrcert.attributions.baselines import parse_baseline
 from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.unit import Direction
 from attrcert.certificates.ce_hessian import CrossEntropyHessian
 from attrcert.certificates.first_order import Certifier
 from attrcert.certificates.l2_spectral import L2Spectral
@@ -16,12 +17,12 @@ from attrcert.certificates.linf_row_sums import LinfRowSums
 from attrcert.certificates.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import TopSingularValue
-from attrcert.running.config import BoundConfig
+from attrcert.running.config import AttackConfig, BoundConfig, RunConfig
 from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind
 
 
-def torch_dtype(config: BoundConfig) -> torch.dtype:
+def torch_dtype(config: RunConfig) -> torch.dtype:
     return {"float32": torch.float32, "float64": torch.float64}[config.dtype]
 
 
@@ -44,22 +45,47 @@ def solver(config: BoundConfig, beta: float | None) -> TopSingularValue:
     return TopSingularValue(slack=config.slack, failure=config.failure, max_steps=config.max_steps, rounding=rounding)
 
 
-def explainer(config: BoundConfig, mean: tuple[float, ...] | None) -> Attribution:
+def explainer(config: RunConfig, mean: tuple[float, ...] | None) -> Attribution:
     """The attribution; `mean` is the model's, which a baseline may name."""
     name = ATTRIBUTIONS.name(config.attribution)
-    if config.loss_hessian:
+    if isinstance(config, BoundConfig) and config.loss_hessian:
         if name != "saliency":
             raise UsageError(
                 f"--loss-hessian bounds the gradient of the loss and takes no other attribution, got {name}"
             )
         return LossGradient()
-    return ATTRIBUTIONS.make(
-        name,
-        steps=config.ig_steps,
-        quadrature=config.quadrature,
-        baseline=parse_baseline(config.baseline, mean),
-        chunk=config.ig_chunk,
-    )
+    plain = {
+        "steps": config.ig_steps,
+        "quadrature": config.quadrature,
+        "baseline": parse_baseline(config.baseline, mean),
+        "chunk": config.ig_chunk,
+    }
+    return ATTRIBUTIONS.make(name, **plain, **(_smoothing(config, mean) if name in SMOOTHED else {}))
+
+
+def _smoothing(config: RunConfig, mean: tuple[float, ...] | None) -> dict[str, Any]:
+    """The parameters of a smoothed attribution."""
+    if not isinstance(config, BoundConfig):
+        raise UsageError(f"--smooth does the smoothing; the attribution must be a plain one, got {config.attribution}")
+    if ATTRIBUTIONS.name(config.smooth_base) in SMOOTHED:
+        raise UsageError(f"the smoothed attribution must not be a smoothed one itself, got {config.smooth_base}")
+    base = explainer(replace(config, attribution=config.smooth_base), mean)
+    return {
+        "sigma": config.sigma,
+        "radius": config.radius,
+        "samples": config.noise_draws,
+        "base": Direction(base) if config.smooth_unit else base,
+    }
+
+
+def canonical(config: RunConfig) -> RunConfig:
+    """The same with every attribution by its full name, once."""
+    config = replace(config, attribution=ATTRIBUTIONS.name(config.attribution))
+    if isinstance(config, BoundConfig):
+        config = replace(config, smooth_base=ATTRIBUTIONS.name(config.smooth_base))
+    if isinstance(config, AttackConfig):
+        return replace(config, transfer=tuple(dict.fromkeys(ATTRIBUTIONS.name(name) for name in config.transfer)))
+    return config
 
 
 def certifiers(config: BoundConfig, beta: float | None) -> tuple[Certifier, ...]:
@@ -78,14 +104,21 @@ def certifiers(config: BoundConfig, beta: float | None) -> tuple[Certifier, ...]
     return tuple(made[method] for method in dict.fromkeys(config.linf_method))
 
 
-def attribution_label(config: BoundConfig) -> str:
+def attribution_label(config: RunConfig) -> str:
     """The attribution cell: the method and the parameters that change its value."""
-    name = "loss-gradient" if config.loss_hessian else ATTRIBUTIONS.name(config.attribution)
+    name = ATTRIBUTIONS.name(config.attribution)
+    if isinstance(config, BoundConfig) and config.loss_hessian:
+        return "loss-gradient"
+    if isinstance(config, BoundConfig) and name in SMOOTHED:
+        spread = f"sigma={config.sigma:g}" if name == "smooth-grad" else f"radius={config.radius:g}"
+        base = attribution_label(replace(config, attribution=config.smooth_base))
+        unit = ", unit" if config.smooth_unit else ""
+        return f"{name}({spread}, draws={config.noise_draws}, base={base}{unit})"
     if name != "integrated-gradients":
         return name
     return f"{name}(steps={config.ig_steps}, quadrature={config.quadrature}, baseline={config.baseline})"
 
 
-def configuration(config: BoundConfig) -> dict[str, Any]:
+def configuration(config: RunConfig) -> dict[str, Any]:
     """Everything that a result depends on, for the manifest."""
     return {**asdict(config), "attribution": attribution_label(config)}

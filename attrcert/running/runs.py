@@ -1,9 +1,10 @@
-"""A `bound` run from a model and data to rows: the one path that the command line and the library share."""
+"""A run from a model and data to rows: the one path that the command line and the library share."""
 
 import platform
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
@@ -16,16 +17,44 @@ from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
-from attrcert.records import COLUMNS, Cell, Row
-from attrcert.running.checks import Fidelity, Finding, Level, before_run, diagnose
-from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
-from attrcert.running.evaluate import bound_rows, read
-from attrcert.running.memory import batch_size, parse_bytes
-from attrcert.running.methods import configuration, explainer, torch_dtype
+from attrcert.records import Cell, Row
+from attrcert.registry import unknown
+from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k, target_map
+from attrcert.running.cells import bound_subject
+from attrcert.running.checks import Fidelity, Finding, Level, before_run, curvature, diagnose, piecewise_linear
+from attrcert.running.config import (
+    DEFAULT_MEMORY,
+    DEFAULT_SOFTPLUS_BETA,
+    AttackConfig,
+    BoundConfig,
+    MaxEpsConfig,
+    RunConfig,
+    SmoothConfig,
+)
+from attrcert.running.evaluate import RowsOf, evaluate, read, with_derivatives
+from attrcert.running.inverting import invert_subject
+from attrcert.running.memory import batch_size, noisy_samples, parse_bytes
+from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
+from attrcert.running.smoothing import smooth_rows
 from attrcert.vocabulary import NormKind
 
 PROBED = 64
 USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
+VECTORS_A_START = 12  # iterate, ball, anchor, gradient, best, and copies on the way
+Model = nn.Module | Classifier | ModelSpec | str
+OUTER = ("mean", "std", "output", "softplus_beta", "limit", "options")  # settings that are not a configuration's
+LISTS = (
+    "eps",
+    "linf_method",
+    "attack",
+    "metric",
+    "transfer",
+    "spread",
+    "min_cosine",
+    "max_deviation",
+    "max_cosine_distance",
+    "max_angle",
+)
 REPORTED_VERSIONS = ("attrcert", "torch", "torchvision", "numpy", "scipy")
 
 
@@ -54,31 +83,57 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
-class BoundRun:
+class Run:
     """A checked model, data and configuration, ready to give rows."""
 
     classifier: Classifier
     data: LoadedData
-    config: BoundConfig
+    config: RunConfig
     device: torch.device
     shape: tuple[int, ...]
     batch_size: int
     fidelity: Fidelity | None
     findings: tuple[Finding, ...]
     model_facts: Mapping[str, Any]
+    points: int
+    target: Tensor | None = None
 
     def rows(
-        self, *, finished: Collection[Cell] = (), size: int | None = None, warn: Callable[[str], None]
+        self,
+        *,
+        finished: Collection[Cell] = (),
+        size: int | None = None,
+        save: Deltas | None = None,
+        warn: Callable[[str], None],
     ) -> Iterator[list[Row]]:
-        """Rows a batch at a time. Batches stay the same when some samples are finished, and so do their results."""
+        """Rows a batch at a time. Batches stay the same when some samples are finished, and so do their results.
+
+        An attack's perturbations are given to `save` before their rows.
+        """
         size = size or self.batch_size
         batches = [self.data.indices[i : i + size] for i in range(0, len(self.data.indices), size)]
         open_ = [batch for batch in batches if not all(index in finished for index in batch)]
-        found = bound_rows(
-            self.classifier, self.data.images, open_, self.config, device=self.device, shape=self.shape, warn=warn
+        found = evaluate(
+            self.classifier,
+            self.data.images,
+            open_,
+            self.config,
+            self._rows_of(save),
+            device=self.device,
+            shape=self.shape,
+            warn=warn,
         )
         for rows in found:
             yield [row for row in rows if row["index"] not in finished]
+
+    def _rows_of(self, save: Deltas | None) -> RowsOf:
+        config = self.config
+        if isinstance(config, SmoothConfig):
+            return partial(smooth_rows, config=config, points=self.points, samples=len(self.data.indices))
+        assert isinstance(config, BoundConfig)
+        if isinstance(config, AttackConfig):
+            return with_derivatives(config, partial(attack_subject, setting=Setting(self.target, save)))
+        return with_derivatives(config, invert_subject if isinstance(config, MaxEpsConfig) else bound_subject)
 
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""
@@ -117,7 +172,7 @@ class BoundRun:
         }
 
 
-def open_run(model: ModelSpec, data: DataSpec, config: BoundConfig, options: RunOptions) -> BoundRun:
+def open_run(model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions) -> Run:
     """Load what the specifications name, and check it."""
     loaded, images, device = _load(model, data, config, options)
     return prepare(loaded, images, config, options, device)
@@ -133,40 +188,86 @@ def examine(model: ModelSpec, data: DataSpec, *, device: str = "auto", dtype: st
 
 
 def _load(
-    model: ModelSpec, data: DataSpec, config: BoundConfig, options: RunOptions
+    model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions
 ) -> tuple[LoadedModel, LoadedData, torch.device]:
     device = options.torch_device()
     loaded = load_model(model, device=device, dtype=torch_dtype(config))
     return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
 
 
-def prepare(
-    model: LoadedModel, data: LoadedData, config: BoundConfig, options: RunOptions, device: torch.device
-) -> BoundRun:
+def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: RunOptions, device: torch.device) -> Run:
     """The checks before a run, on its first samples, and its batch size."""
-    classifier = model.classifier.original() if config.loss_hessian else model.classifier
+    config = canonical(config)
+    classifier = model.classifier if _differentiates_twice(config) else model.classifier.original()
     attribution = explainer(config, classifier.mean)
     x, labels = first_images(data, device=device, dtype=torch_dtype(config))
-    if config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
+    if isinstance(config, BoundConfig) and config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
         check_size(x[0].numel(), x.element_size())
+    memory = parse_bytes(options.memory)
     with classifier.prepared():
-        measured, findings = before_run(classifier, x, labels, needs_curvature=not config.loss_hessian)
+        measured, findings = before_run(classifier, x, labels, needs=_need(config))
         logits = classifier(x[:1])
         if config.target.isdecimal() and int(config.target) >= logits.shape[1]:
             raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
-        size = options.batch_size or batch_size(
-            attribution,
-            classifier,
-            x[:1],
-            logits.argmax(1),
-            memory=parse_bytes(options.memory),
-            basis=min(config.max_steps, USUAL_STEPS),
+        points = batch_size(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
+        size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
+        target = None
+        if isinstance(config, AttackConfig):
+            if measured is None:  # nothing was replaced: the network is its own twin
+                config = replace(config, measure_on="twin")
+            check_attack(config, classifier, x[0].numel())
+            target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x)
+    if not isinstance(config, MaxEpsConfig):
+        findings.append(perturbation_size(config, x[0].numel()))
+    return Run(
+        classifier=classifier,
+        data=data,
+        config=config,
+        device=device,
+        shape=tuple(x.shape[1:]),
+        batch_size=options.batch_size or size,
+        fidelity=measured,
+        findings=tuple(findings),
+        model_facts=model.facts,
+        points=options.batch_size or points,
+        target=target,
+    )
+
+
+def _differentiates_twice(config: RunConfig) -> bool:
+    """Whether ReLUs must run as softplus."""
+    return isinstance(config, BoundConfig) and not config.loss_hessian
+
+
+def _need(config: RunConfig) -> Callable[[Classifier, Tensor], Finding] | None:
+    """What the model must have for this configuration."""
+    if isinstance(config, BoundConfig):
+        return piecewise_linear if config.loss_hessian else curvature
+    return None
+
+
+def vectors(config: RunConfig) -> int:
+    """Vectors of the input's size that a sample needs beside its graph: the Krylov basis, or what the attack's rows hold."""
+    if not isinstance(config, BoundConfig):
+        return 1
+    basis = min(config.max_steps, USUAL_STEPS)
+    if not isinstance(config, AttackConfig):
+        return basis
+    return max(basis, VECTORS_A_START * max(2 + config.restarts, len(WORST) + 1))
+
+
+def check_attack(config: AttackConfig, classifier: Classifier, n: int) -> None:
+    """What an attack's configuration must fit in the model and the data."""
+    if config.k is not None and config.k > n:
+        raise UsageError(
+            f"k must be at most {n}, the number of features, got {config.k}",
+            hint=f"e.g. --k {default_k(n)} for such inputs",
         )
-    findings.append(perturbation_size(config, x[0].numel()))
-    return BoundRun(classifier, data, config, device, tuple(x.shape[1:]), size, measured, tuple(findings), model.facts)
+    for name in config.transfer:
+        explainer(replace(config, attribution=name), classifier.mean)
 
 
-def perturbation_size(config: BoundConfig, d: int) -> Finding:
+def perturbation_size(config: RunConfig, d: int) -> Finding:
     """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
     norm, largest = config.delta_norm, max(config.eps)
     if largest <= d ** (1 / norm.p):
@@ -190,40 +291,49 @@ def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) 
     raise DataError(f"none of the {len(data.indices)} images can be used: {reason}")
 
 
-def bound(
-    model: nn.Module | Classifier | ModelSpec | str,
-    data: Any = None,
-    *,
-    mean: tuple[float, ...] | None = None,
-    std: tuple[float, ...] | None = None,
-    output: str | None = None,
-    softplus_beta: float | None = DEFAULT_SOFTPLUS_BETA,
-    limit: int | None = None,
-    options: RunOptions | None = None,
-    **settings: Any,
-) -> list[Row]:
+def bound(model: Model, data: Any = None, **settings: Any) -> list[Row]:
     """The rows of `attrcert bound` as a list of mappings.
 
     `model` is a network, a Classifier, a ModelSpec or a bundled model's name; `data` is (images, labels) in [0, 1], a
-    map-style dataset, a DataSpec, or a word that the command line takes. `settings` are the fields of BoundConfig. What
-    the command line would print as a warning is a Python warning.
+    map-style dataset, a DataSpec, or a word that the command line takes. `settings` are the fields of BoundConfig, and
+    `mean`, `std`, `output`, `softplus_beta`, `limit` and `options` (RunOptions). What the command line would print as a
+    warning is a Python warning.
     """
-    config = BoundConfig(**{key: _listed(key, value) for key, value in settings.items()})
+    return _rows(BoundConfig, model, data, settings)
+
+
+def attack(model: Model, data: Any = None, *, save: Deltas | None = None, **settings: Any) -> list[Row]:
+    """The rows of `attrcert attack`, called like `bound`; `settings` are the fields of AttackConfig.
+
+    `save` is called with the perturbations of each batch: tensors by names like index=3/eps=0.1/attack=euclidean.
+    """
+    return _rows(AttackConfig, model, data, settings, save=save)
+
+
+def _rows(
+    kind: type[RunConfig], model: Model, data: Any, settings: dict[str, Any], *, save: Deltas | None = None
+) -> list[Row]:
+    outer = {name: settings.pop(name) for name in ("mean", "std", "output", "softplus_beta") if name in settings}
+    limit, options = settings.pop("limit", None), settings.pop("options", None)
+    known = {field.name for field in fields(kind)}
+    if unexpected := [name for name in settings if name not in known]:
+        raise unknown("setting", unexpected[0], [*known, *OUTER])
+    config = kind(**{key: _listed(key, value) for key, value in settings.items()})
     options = options or RunOptions(device=_home(model))
     device, dtype = options.torch_device(), torch_dtype(config)
+    beta = outer.pop("softplus_beta", DEFAULT_SOFTPLUS_BETA)
     if isinstance(model, str):
-        model = ModelSpec(model, mean=mean, std=std, output=output, beta=softplus_beta)
+        model = ModelSpec(model, **outer, beta=beta)
     if isinstance(model, ModelSpec):
         loaded = load_model(model, device=device, dtype=dtype)
     else:
-        classifier = model if isinstance(model, Classifier) else Classifier(model, mean, std, output, softplus_beta)
-        loaded = LoadedModel(classifier, {})
+        loaded = LoadedModel(model if isinstance(model, Classifier) else Classifier(model, **outer, beta=beta), {})
     run = prepare(loaded, _loaded(data, limit), config, options, device)
     for finding in run.findings:
         if finding.level is Level.WARN:
-            warnings.warn(f"{finding.check}: {finding.message}", stacklevel=2)
-    empty = {column.name: None for column in COLUMNS["bound"]}
-    found = run.rows(warn=lambda message: warnings.warn(message, stacklevel=2))
+            warnings.warn(f"{finding.check}: {finding.message}", stacklevel=3)
+    empty = {column.name: None for column in run.config.columns}
+    found = run.rows(save=save, warn=lambda message: warnings.warn(message, stacklevel=3))
     return [{**empty, **row} for rows in found for row in rows]
 
 
@@ -240,7 +350,7 @@ def _listed(key: str, value: Any) -> Any:
     """Lists become tuples, and one value stands for a tuple of one where the field holds several."""
     if isinstance(value, list):
         return tuple(value)
-    return (value,) if key in ("eps", "linf_method") and not isinstance(value, tuple) else value
+    return (value,) if key in LISTS and not isinstance(value, tuple) else value
 
 
 def _loaded(data: Any, limit: int | None) -> LoadedData:

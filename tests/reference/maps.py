@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attrcert.linalg.draws import Draws
+from attrcert.draws import Draws
 
 
 @dataclass(frozen=True)

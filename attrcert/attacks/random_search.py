@@ -1,0 +1,29 @@
+"""The best of N random perturbations: what sampling alone finds, and the baseline of every attack [yeh2019fidelity].
+
+Captum's `sensitivity_max` is this figure divided by |g(x)|, without the label constraint.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.attacks.ascent import Maps
+from attrcert.linalg.steps import FreshDraws, StepRule
+
+
+@dataclass(frozen=True)
+class RandomSearch:
+    """Uniform draws from the ball; the one with the largest Euclidean deviation is kept."""
+
+    anchor: ClassVar[float] = 0.0
+
+    @property
+    def rule(self) -> StepRule:
+        return FreshDraws()
+
+    def objective(self, maps: Maps) -> Float[Tensor, " rows"]:
+        return (maps.moved - maps.original).norm(dim=1)
+
+    score = objective

@@ -1,0 +1,40 @@
+"""An attack whose best iterate is chosen by a metric instead of by its own score."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.attacks.ascent import Attack, Maps
+from attrcert.linalg.steps import StepRule
+from attrcert.metrics import METRICS
+
+RISING = ("euclidean", "degrees", "mass-centre")  # the other metrics fall as a map moves away
+
+
+@dataclass(frozen=True)
+class Scored:
+    """`attack`, judged by the metric of that name."""
+
+    attack: Attack
+    metric: str
+    k: int
+
+    @property
+    def rule(self) -> StepRule:
+        return self.attack.rule
+
+    @property
+    def anchor(self) -> float:
+        return self.attack.anchor
+
+    def objective(self, maps: Maps) -> Float[Tensor, " rows"]:
+        return self.attack.objective(maps)
+
+    def score(self, maps: Maps) -> Float[Tensor, " rows"]:
+        figure = METRICS.make(self.metric, k=self.k)(maps.moved, maps.original, maps.shape)
+        if figure is None:  # the metric does not apply to such inputs: the attack's own score must do
+            return self.attack.score(maps)
+        sign = 1.0 if self.metric in RISING else -1.0
+        return (sign * figure.nan_to_num(nan=-sign * torch.inf)).to(maps.moved)

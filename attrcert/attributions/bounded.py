@@ -1,0 +1,105 @@
+"""Attributions bounded by construction: |g| <= M everywhere, which a maximum over samples is not [wang2024certified].
+
+`unit` takes g / |g| (0 where g = 0), M = 1; `clip-at:M` takes g min(1, M / |g|); `clip:Q` is the same with M the Q-quantile of |g| over
+a pilot sample of the noise that is thrown away. What is certified is the smoothed attribution of that bounded g.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.errors import UsageError
+from attrcert.vocabulary import parse_number
+
+
+class Bounding(Protocol):
+    """A way to bound vectors: `pilot` draws of |g| tell M, then every vector is bounded by it."""
+
+    @property
+    def pilot(self) -> int: ...
+    def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]: ...
+    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]: ...
+
+
+@dataclass(frozen=True)
+class Unit:
+    """g / |g|: the direction alone counts."""
+
+    @property
+    def pilot(self) -> int:
+        return 0
+
+    def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
+        return lengths.new_ones(len(lengths))
+
+    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
+        largest = g.abs().amax(dim=2, keepdim=True)
+        scaled = g / torch.where(largest > 0, largest, 1.0)  # first, or small gradients underflow when squared
+        return scaled / scaled.norm(dim=2, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
+
+
+@dataclass(frozen=True)
+class ClipAt:
+    """g min(1, M / |g|) with a given M."""
+
+    M: float
+
+    @property
+    def pilot(self) -> int:
+        return 0
+
+    def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
+        return lengths.new_full((len(lengths),), self.M)
+
+    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
+        length = g.norm(dim=2, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
+        return g * (M[:, None, None] / length).clamp_max(1.0)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """The same with M the `quantile` of the lengths of `pilot` draws, per sample."""
+
+    quantile: float
+    pilot: int = 100
+
+    def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
+        # an attribution that is 0 wherever the pilot looked is clipped at 1: any M is valid
+        M = torch.quantile(lengths, self.quantile, dim=1)
+        return torch.where(M > 0, M, 1.0)
+
+    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
+        return ClipAt(1.0)(g, M)
+
+
+@dataclass(frozen=True)
+class SampleMaximum:
+    """g as it is: no bound. The largest length seen stands for M in the published rule, for comparison only."""
+
+    @property
+    def pilot(self) -> int:
+        return 0
+
+    def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
+        return lengths.new_full((len(lengths),), torch.inf)
+
+    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
+        return g
+
+
+def parse_bounding(text: str) -> Bounding:
+    """unit, clip:Q or clip-at:M."""
+    word, colon, number = text.partition(":")
+    if text in ("unit", "sample-max"):
+        return Unit() if text == "unit" else SampleMaximum()
+    if word == "clip" and colon and 0 < parse_number(number) < 1:
+        return Clip(parse_number(number))
+    if word == "clip-at" and colon and parse_number(number) > 0:
+        return ClipAt(parse_number(number))
+    raise UsageError(
+        f"the bounding must be unit, clip:Q with 0 < Q < 1, or clip-at:M with M > 0, got {text!r}",
+        hint="e.g. --bounded clip:0.1",
+    )

@@ -1,0 +1,81 @@
+"""The direction of an attribution: g / |g|, and 0 where g = 0."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.draws import Draws
+from attrcert.types import Attribution, Explained, LinearMap, Logits
+
+
+@dataclass(frozen=True)
+class DirectionJacobian:
+    """(1 - d d^T) J / |g| with d = g / |g|; 0 where g = 0, where there is no derivative."""
+
+    base: LinearMap
+    direction: Float[Tensor, "b m"]
+    length: Float[Tensor, " b"]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.base.shape
+
+    @property
+    def symmetric(self) -> bool:
+        return False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.base.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.base.device
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+        return self._across(self.base.matvec(v))
+
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+        return self.base.rmatvec(self._across(u))
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> "DirectionJacobian":
+        return DirectionJacobian(self.base.select(keep), self.direction[keep], self.length[keep])
+
+    def _across(self, z: Float[Tensor, "b m"]) -> Float[Tensor, "b m"]:
+        """The part of z across the direction, over |g|."""
+        across = z - (z * self.direction).sum(dim=1, keepdim=True) * self.direction
+        return torch.where(self.length[:, None] > 0, across / self.length[:, None], 0.0)
+
+
+@dataclass(frozen=True)
+class Direction:
+    """`base` divided by its length."""
+
+    base: Attribution
+
+    @property
+    def points(self) -> int:
+        """Gradients that one map needs."""
+        return getattr(self.base, "points", 1)
+
+    def value(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Float[Tensor, "b n"]:
+        return _split(self.base.value(f, x, y, draws))[0]
+
+    def explain(
+        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
+    ) -> Explained:
+        explained = self.base.explain(f, x, y, draws)
+        direction, length = _split(explained.value)
+        return Explained(direction, DirectionJacobian(explained.jacobian, direction, length))
+
+
+def _split(g: Float[Tensor, "b n"]) -> tuple[Float[Tensor, "b n"], Float[Tensor, " b"]]:
+    """g / |g| and |g|; the largest entry is divided out first, or small gradients underflow when squared."""
+    largest = g.abs().amax(dim=1, keepdim=True)
+    scaled = g / torch.where(largest > 0, largest, 1.0)
+    length = scaled.norm(dim=1, keepdim=True)
+    return scaled / torch.where(length > 0, length, 1.0), (length * largest)[:, 0]

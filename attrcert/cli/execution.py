@@ -1,0 +1,87 @@
+"""From a configuration to rows, a table on stdout and an exit code: what every computing command does."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from attrcert.cli.console import talk
+from attrcert.cli.options import OutputGroup, RunGroup
+from attrcert.cli.session import compute
+
+if TYPE_CHECKING:
+    from attrcert.loading.checkpoints import ModelSpec
+    from attrcert.loading.datasets import DataSpec
+    from attrcert.records import Row
+    from attrcert.reporting.summaries import Summary
+    from attrcert.running.config import BoundConfig
+    from attrcert.running.runs import Run
+
+
+def execute(
+    config: "BoundConfig",
+    model: "ModelSpec",
+    data: "DataSpec",
+    choices: RunGroup,
+    results: OutputGroup,
+    *,
+    deltas: Path | None = None,
+    auc: bool = False,
+) -> None:
+    """Compute, write, print; exit 1 if a promise was broken, 4 if too many samples have no figure."""
+    from attrcert.reporting.promises import broken
+    from attrcert.running.runs import open_run
+
+    results.needs_file(deltas)
+    run = open_run(model, data, config, choices.options())
+    rows = compute(run, results, deltas=deltas)
+    summary = _render(run, rows, results.format, auc=auc)
+    violated = broken(rows)
+    if violated:
+        talk(f"violated: an attack exceeded a proved or confidence bound on {len(violated)} rows", style="bold red")
+        raise typer.Exit(1)
+    if summary.incomplete > choices.max_incomplete * summary.samples:
+        talk(
+            f"incomplete: {summary.incomplete} of {summary.samples} samples have no figure, or one that has not converged; "
+            f"--max-incomplete allows a share of {choices.max_incomplete:g}"
+        )
+        raise typer.Exit(4)
+
+
+def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summary":
+    """The result on stdout."""
+    from attrcert.records import to_csv
+    from attrcert.reporting.attack_summaries import areas, attack_tables, summarise_attacks
+    from attrcert.reporting.summaries import bound_table, markdown, summarise
+
+    summary = summarise(rows, run.facts())
+    attacks = summarise_attacks(rows) if run.config.command == "attack" else ()
+    if format_ == "csv":
+        sys.stdout.write(to_csv(rows, run.config.columns, header=True))
+        return summary
+    if format_ == "json":
+        empty = {column.name: None for column in run.config.columns}
+        whole = {"identity": run.identity(), "summary": asdict(summary), "rows": [{**empty, **row} for row in rows]}
+        if attacks:
+            whole["attacks"] = [asdict(part) for part in attacks]
+        if auc:
+            whole["areas"] = [asdict(one) for one in areas(attacks)]
+        typer.echo(json.dumps(whole, indent=1, default=str))
+        return summary
+    tables = attack_tables(summary, attacks, auc=auc) if attacks else (bound_table(summary),)
+    if format_ == "markdown":
+        typer.echo("\n".join(markdown(table) for table in tables))
+    else:
+        from rich.console import Console
+
+        from attrcert.reporting.tables import show
+
+        console = Console(highlight=False)
+        for number, table in enumerate(tables):
+            if number:
+                console.print()
+            show(table, console)
+    return summary

@@ -1,0 +1,94 @@
+"""Least cosine between smoothed attributions h(x) and h(x + delta), given |h(x)| = C, |g| <= M and tau [wang2024certified].
+
+h(x) = R1 + R2 and h(x + delta) = R2 + R3 with |R1|, |R3| <= M tau and |R2| <= M (1 - tau): the parts of the noise that are
+at x only, at both, at x + delta only. With c = C/M <= 1 the largest angle between such sums is
+
+    vacuous                          where c <= 2 tau
+    asin(2 tau / c)                  where c^2 <= (1 - tau)^2 + 3 tau^2
+    phi + asin(u)                    otherwise: u = tau/(1-tau), phi = 2 asin sqrt(om/2),
+                                     om = (1-c)(2 tau - (1-c)) / (2 c (1-tau))
+
+It rises with tau and falls with c, so an upper bound of tau and a lower bound of c are sound to put in. It is attained by some g bounded by
+M: from (c, tau) alone nothing better follows.
+
+Departures: the published cosine, C / sqrt(C^2 + (2 M tau)^2), minimises at a right angle where the minimum is elsewhere,
+and is false: a network of four ReLUs breaks it. It is here for comparison, and is never called a certificate.
+"""
+
+from dataclasses import dataclass
+from math import asin, cos, sqrt
+from typing import Protocol
+
+from attrcert.registry import Family
+from attrcert.vocabulary import Guarantee
+
+BELOW = 1e-12  # relative, towards the weaker claim
+
+
+class Rule(Protocol):
+    """A lower bound of the cosine from c = C/M and tau, and the largest tau that a threshold T in (0, 1) allows."""
+
+    @property
+    def guarantee(self) -> Guarantee: ...
+    def cosine(self, c: float, tau: float) -> float | None: ...
+    def largest_tau(self, c: float, T: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class Tight:
+    """The angle above: valid, and attained by some bounded attribution."""
+
+    guarantee: Guarantee = Guarantee.CONFIDENCE
+
+    def cosine(self, c: float, tau: float) -> float | None:
+        """None where nothing follows."""
+        if c <= 2 * tau:
+            return None
+        if _far(c, tau):
+            return sqrt(1 - (2 * tau / c) ** 2) * (1 - BELOW)
+        om = (1 - c) * (2 * tau - (1 - c)) / (2 * c * (1 - tau))
+        angle = 2 * asin(sqrt(max(om, 0.0) / 2)) + asin(tau / (1 - tau))
+        return cos(angle) * (1 - BELOW)
+
+    def largest_tau(self, c: float, T: float) -> float:
+        s = sqrt(1 - T * T)
+        t = c * s / 2
+        if _far(c, t):
+            return t * (1 - BELOW)
+        p, q = (1 + c * c) / (2 * c), (1 - c * c) / (2 * c)
+        u = (p * (q + s) - T * sqrt(2 * q * s)) / (p * p + 2 * q * s)
+        return u / (1 + u) * (1 - BELOW)
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """sqrt(1 - (2 tau / c)^2): valid, and up to twice the angle of `tight`."""
+
+    guarantee: Guarantee = Guarantee.CONFIDENCE
+
+    def cosine(self, c: float, tau: float) -> float | None:
+        return None if c <= 2 * tau else sqrt(1 - (2 * tau / c) ** 2) * (1 - BELOW)
+
+    def largest_tau(self, c: float, T: float) -> float:
+        return c * sqrt(1 - T * T) / 2 * (1 - BELOW)
+
+
+@dataclass(frozen=True)
+class Published:
+    """c / sqrt(c^2 + (2 tau)^2): false, for comparison only. Not a certificate."""
+
+    guarantee: Guarantee = Guarantee.EMPIRICAL
+
+    def cosine(self, c: float, tau: float) -> float | None:
+        return None if c <= 0 else c / sqrt(c * c + 4 * tau * tau)
+
+    def largest_tau(self, c: float, T: float) -> float:
+        return c / 2 * sqrt(1 / (T * T) - 1)
+
+
+def _far(c: float, tau: float) -> bool:
+    """Where the middle part R2 is not held back by its own bound."""
+    return c * c <= (1 - tau) ** 2 + 3 * tau * tau
+
+
+RULES: Family[Rule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})

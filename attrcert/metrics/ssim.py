@@ -1,0 +1,47 @@
+"""The structural similarity of two maps as pictures: |g| summed over channels, divided by its maximum.
+
+Notation: in each window of 7 x 7 pixels of equal weight, with means m, m', sample variances v, v' and covariance c,
+    (2 m m' + C1) (2 c + C2) / ((m^2 + m'^2 + C1) (v + v' + C2)),  C1 = (K1 L)^2, C2 = (K2 L)^2, L = 1;
+the figure is the mean over the windows that lie inside the picture. These are scikit-image's defaults.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float, Float64
+from torch import Tensor
+from torch.nn.functional import avg_pool2d
+
+from attrcert.metrics.metric import measurable
+
+WINDOW = 7
+UNBIASED = WINDOW**2 / (WINDOW**2 - 1)
+C1, C2 = 0.01**2, 0.03**2
+
+
+@dataclass(frozen=True)
+class SSIM:
+    """The structural similarity, -1 to 1; undefined for a zero map, and for images of 7 x 7 pixels or more only."""
+
+    def __call__(
+        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
+    ) -> Float[Tensor, " b"] | None:
+        if len(shape) != 3 or min(shape[1:]) < WINDOW:
+            return None
+        x, y = _picture(g, shape), _picture(reference, shape)
+        mx, my = _means(x), _means(y)
+        light = (2 * mx * my + C1) / (mx * mx + my * my + C1)
+        structure = (2 * _covariances(x, y) + C2) / (_covariances(x, x) + _covariances(y, y) + C2)
+        return (light * structure).flatten(1).mean(dim=1)
+
+
+def _picture(g: Float[Tensor, "b n"], shape: tuple[int, ...]) -> Float64[Tensor, "b h w"]:
+    mass = measurable(g).abs().unflatten(1, shape).sum(dim=1)
+    return mass / mass.amax(dim=(1, 2), keepdim=True)
+
+
+def _means(picture: Float64[Tensor, "b h w"]) -> Float64[Tensor, "b rows columns"]:
+    return avg_pool2d(picture[:, None], WINDOW, stride=1)[:, 0]
+
+
+def _covariances(x: Float64[Tensor, "b h w"], y: Float64[Tensor, "b h w"]) -> Float64[Tensor, "b rows columns"]:
+    return UNBIASED * (_means(x * y) - _means(x) * _means(y))

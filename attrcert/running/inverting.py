@@ -1,0 +1,77 @@
+"""`max-eps` from the first-order bounds of one batch: the largest eps at which the bound keeps a threshold.
+
+The bound is proportional to eps, so eps = deviation / upper. An angle a or a cosine distance w allows the deviation |g| sin(a) or
+|g| sqrt(w (2 - w)). With the correction c(eps) the bound is c(eps) upper eps, and eps is searched for.
+
+Departures: the paper's Eqs. 51 and 52 lack squares, and give radii at which the threshold is exceeded.
+"""
+
+from math import radians, sin, sqrt
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.records import Cell, Row
+from attrcert.running.cells import Bounded, Subject, bound_all
+from attrcert.running.config import MaxEpsConfig
+from attrcert.vocabulary import Guarantee, Status
+
+BELOW = 1e-12  # relative: eps is rounded down
+SEARCH_STEPS = 30
+
+
+def allowed(kind: str, threshold: float, length: float) -> float:
+    """The deviation that a threshold allows for an attribution of that length."""
+    if kind == "deviation":
+        return threshold
+    if kind == "angle":
+        return length * sin(radians(threshold))
+    return length * sqrt(threshold * (2 - threshold))
+
+
+def invert_subject(subject: Subject) -> dict[int, list[Row]]:
+    """Each sample's rows, one per threshold, by its index."""
+    config = subject.config
+    assert isinstance(config, MaxEpsConfig)
+    bounded = bound_all(subject)
+    rows: dict[int, list[Row]] = {index: [] for index in subject.batch.indices}
+    lengths = subject.explained.value.double().norm(dim=1).tolist()
+    for kind, threshold in config.thresholds:
+        deviation = torch.tensor([allowed(kind, threshold, length) for length in lengths], dtype=torch.float64)
+        eps = largest_eps(bounded, deviation, corrected=config.corrected)
+        for i, index in enumerate(subject.batch.indices):
+            rows[index].append(_row(bounded, i, kind, threshold, float(eps[i])))
+    return rows
+
+
+def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: bool) -> Float[Tensor, " b"]:
+    """eps with bound(eps) <= deviation; infinite where the linearised attribution does not move at all."""
+    plain = deviation / bounded.worst.upper * (1 - BELOW)
+    if not corrected:
+        return plain
+    low, high = torch.zeros_like(plain), plain  # c >= 1, so that the answer is not above the plain one
+    inside = bounded.linearisation.ratio(high) * bounded.worst.upper * high <= deviation
+    low = torch.where(inside, high, low)
+    for _ in range(SEARCH_STEPS):
+        middle = (low + high) / 2
+        kept = bounded.linearisation.ratio(middle) * bounded.worst.upper * middle <= deviation
+        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+    return low
+
+
+def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> Row:
+    config = bounded.subject.config
+    assert isinstance(config, MaxEpsConfig)
+    cells: dict[str, Cell] = {
+        **bounded.common(i),
+        **bounded.solver_cells(i),
+        "status": bounded.status(i, vacuous=False).value,
+        "guarantee": (Guarantee.CORRECTED if config.corrected else Guarantee.FIRST_ORDER).value,
+        "threshold_kind": kind,
+        "threshold": threshold,
+        "eps_max": eps if eps < float("inf") else None,
+    }
+    if eps == float("inf"):  # J = 0: no first-order figure limits eps
+        cells["status"] = Status.VACUOUS.value
+    return cells

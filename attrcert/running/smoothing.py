@@ -1,0 +1,258 @@
+"""The smoothing certificates of one batch, and the cells that they fill."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from math import acos, degrees, inf
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.attributions.bounded import parse_bounding
+from attrcert.certificates.smoothing import CHUNK, Estimate, lower_length, unit_noise
+from attrcert.draws import Draws
+from attrcert.geometry.confidence import CONFIDENCES, Projections, pilot_size
+from attrcert.geometry.cosine_bounds import RULES
+from attrcert.geometry.noise_overlap import Gaussian, Noise, UniformBall
+from attrcert.loading.classifier import Classifier
+from attrcert.records import Cell, Row
+from attrcert.running.cells import explained_class
+from attrcert.running.config import SmoothConfig
+from attrcert.running.methods import attribution_label, explainer
+from attrcert.types import Batch
+from attrcert.vocabulary import Status
+
+LOOK_EVERY = 4  # chunks between two looks at whether a sample may stop
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the draws at one radius showed of a sample: |h| from below and as estimated, and M."""
+
+    lower: float
+    estimate: float
+    M: float
+    samples: int
+
+    @property
+    def c(self) -> float:
+        return min(1.0, self.lower / self.M) if self.M > 0 else 0.0
+
+
+def smooth_rows(
+    f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: SmoothConfig, *, points: int, samples: int
+) -> dict[int, list[Row]]:
+    """Each sample's rows, one per case, by its index; `samples` is the number of samples of the whole run."""
+    certify = Certify(f, batch, logits, config, points, samples)
+    rows: dict[int, list[Row]] = {}
+    for i, seen in certify.samples():
+        common = certify.common(i)
+        rows[batch.indices[i]] = [{**common, **cells} for cells in certify.cells(seen)]
+    return rows
+
+
+@dataclass(frozen=True)
+class Certify:
+    """The draws of a batch and what follows from them."""
+
+    f: Classifier
+    batch: Batch
+    logits: Float[Tensor, "b k"]
+    config: SmoothConfig
+    points: int
+    all_samples: int
+
+    @property
+    def target(self) -> Int64[Tensor, " b"]:
+        return explained_class(self.logits, self.batch, self.config.target)
+
+    @property
+    def d(self) -> int:
+        return self.batch.images[0].numel()
+
+    @property
+    def failure(self) -> float:
+        """Of one test: the run's, shared by the samples and by the radii that a choice is made from."""
+        q = self.config.failure / (self.all_samples if self.config.simultaneous else 1)
+        choosing = self.config.best or (self.config.task == "min-radius" and self.config.search == "smallest")
+        return q / (len(self.config.spread) if choosing else 1)
+
+    def noise(self, spread: float) -> Noise:
+        return UniformBall(spread) if self.config.smooth == "uniform" else Gaussian(spread)
+
+    def samples(self) -> Iterator[tuple[int, dict[float, Seen]]]:
+        """Each sample's place in the batch and what was seen at every radius, as the samples finish."""
+        config = self.config
+        active = torch.arange(len(self.batch.indices), device=self.logits.device)
+        estimates = {spread: self._begun(spread) for spread in config.spread}
+        drawn, number = 0, 0
+        while len(active):
+            m = min(CHUNK, config.samples - drawn)
+            unit = unit_noise(config.smooth, self._draws(active), f"smooth-{number}", m, like=self._flat(active))
+            for spread, estimate in estimates.items():
+                estimate.add(self.maps(active, spread * unit))
+            drawn, number = drawn + m, number + 1
+            looking = (
+                config.stop_when == "certified" and number % LOOK_EVERY == 0 and drawn > pilot_size(config.samples)
+            )
+            if drawn < config.samples and not looking:
+                continue
+            seen = self._seen(estimates)
+            over = [drawn >= config.samples or self._decided(one) for one in seen]
+            yield from ((int(active[j]), one) for j, one in enumerate(seen) if over[j])
+            keep = torch.tensor([j for j, done in enumerate(over) if not done], dtype=torch.int64, device=active.device)
+            active = active[keep]
+            for estimate in estimates.values():
+                estimate.select(keep)
+
+    def maps(self, active: Int64[Tensor, " a"], noise: Float[Tensor, "a m n"]) -> Float[Tensor, "a m n"]:
+        """The attributions at the noisy images, `points` at a time."""
+        x = self.batch.images[active]
+        noisy = (x[:, None] + noise.view(len(x), -1, *x.shape[1:])).flatten(0, 1)
+        classes = self.target[active].repeat_interleave(noise.shape[1])
+        attribution = explainer(self.config, self.f.mean)
+        pieces = zip(noisy.split(self.points), classes.split(self.points), strict=True)
+        return torch.cat([attribution.value(self.f, z, y) for z, y in pieces]).view(noise.shape)
+
+    def _begun(self, spread: float) -> Estimate:
+        """An estimate with its M; the pilot that tells M is drawn apart and thrown away."""
+        config, everyone = self.config, torch.arange(len(self.batch.indices), device=self.logits.device)
+        bounding, flat = parse_bounding(config.bounded), self._flat(everyone)
+        lengths = flat.new_zeros(len(flat), 0)
+        if bounding.pilot:
+            unit = unit_noise(config.smooth, self._draws(everyone), "smooth-limit", bounding.pilot, like=flat)
+            lengths = self.maps(everyone, spread * unit).norm(dim=2)
+        fixed = config.confidence == "empirical-bernstein"
+        return Estimate(bounding, bounding.limit(lengths), config.samples, fixed_direction=fixed, like=flat)
+
+    def _draws(self, active: Int64[Tensor, " a"]) -> Draws:
+        return Draws(self.config.seed, self.batch.indices).select(active)
+
+    def _flat(self, active: Int64[Tensor, " a"]) -> Float[Tensor, "a n"]:
+        return self.batch.images[active].flatten(1)
+
+    def _seen(self, estimates: dict[float, Estimate]) -> list[dict[float, Seen]]:
+        bound = CONFIDENCES.make(self.config.confidence)
+        by_spread = {}
+        for spread, estimate in estimates.items():
+            largest = estimate.largest.tolist()
+            by_spread[spread] = [
+                self._read(one, largest[j], estimate.count, bound) for j, one in enumerate(estimate.projections())
+            ]
+        return [dict(zip(by_spread, parts, strict=True)) for parts in zip(*by_spread.values(), strict=True)]
+
+    def _read(self, one: Projections, largest: float, count: int, bound: Callable[[Projections, float], float]) -> Seen:
+        if self.config.bounded == "sample-max":  # the paper's figures: neither of them bounds anything
+            return Seen(one.mean_norm, one.mean_norm, largest, count)
+        lower = (
+            one.mean_norm
+            if self.config.rule == "published"
+            else lower_length(bound, one, self.failure, self.logits.dtype)
+        )
+        return Seen(lower, one.mean_norm, one.M, count)
+
+    def cosine(self, seen: Seen, spread: float, eps: float) -> float | None:
+        return RULES.make(self.config.rule).cosine(seen.c, self.noise(spread).tau(eps, self.d))
+
+    def _decided(self, seen: dict[float, Seen]) -> bool:
+        """Whether every case is certified, or cannot become so: even the estimate, which is biased upwards, is too short."""
+        for eps in self.config.eps:
+            for T in self.config.min_cosine:
+                reached = [(self.cosine(one, r, eps) or -1.0) >= T for r, one in seen.items()]
+                possible = [
+                    (self.cosine(replace(one, lower=one.estimate), r, eps) or -1.0) >= T for r, one in seen.items()
+                ]
+                if reached != possible:
+                    return False
+        return True
+
+    def common(self, i: int) -> dict[str, Cell]:
+        label, predicted = self.batch.labels[i], int(self.logits[i].argmax())
+        right = label is None or label == predicted
+        return {
+            "index": self.batch.indices[i],
+            "label": label,
+            "predicted": predicted,
+            "target": int(self.target[i]),
+            "status": (Status.OK if right else Status.MISCLASSIFIED).value,
+            "guarantee": RULES.make(self.config.rule).guarantee.value,
+            "attribution": f"{attribution_label(self.config)}, {self.config.bounded}",
+            "norm": "l2",
+            "noise": self.config.smooth,
+            "rule": self.config.rule,
+            "confidence": "none" if self.config.rule == "published" else self.config.confidence,
+            "failure": self.config.failure,
+        }
+
+    def cells(self, seen: dict[float, Seen]) -> list[dict[str, Cell]]:
+        """One set per case."""
+        if self.config.task == "bound":
+            return [self._bound(seen[r], r, eps) for r in self.config.spread for eps in self.config.eps]
+        if self.config.task == "min-radius":
+            return [self._radius(seen, eps, T) for eps in self.config.eps for T in self.config.min_cosine]
+        if not self.config.best:
+            return [self._largest(seen[r], r, T) for r in self.config.spread for T in self.config.min_cosine]
+        tried = [[self._largest(seen[r], r, T) for r in self.config.spread] for T in self.config.min_cosine]
+        return [max(cells, key=lambda one: float(one["eps_max"] or 0)) for cells in tried]
+
+    def _drawn(self, seen: Seen, spread: float) -> dict[str, Cell]:
+        M = seen.M if inf > seen.M else None
+        return {"radius": spread, "samples": seen.samples, "C_hat": seen.estimate, "C_lower": seen.lower, "M": M}
+
+    def _bound(self, seen: Seen, spread: float, eps: float) -> dict[str, Cell]:
+        """The cosine kept at eps; with a threshold, whether it was met."""
+        cosine = self.cosine(seen, spread, eps)
+        cells: dict[str, Cell] = {
+            **self._drawn(seen, spread),
+            "eps": eps,
+            "tau": self.noise(spread).tau(eps, self.d),
+            "cosine": cosine,
+            "angle_deg": None if cosine is None else degrees(acos(cosine)) * (1 + 1e-12),
+        }
+        if self.config.min_cosine:
+            T = max(self.config.min_cosine)
+            cells |= {"threshold_kind": "cosine", "threshold": T}
+            if cosine is None or cosine < T:
+                cells["status"] = Status.ABSTAINED.value
+        elif cosine is None:
+            cells["status"] = Status.VACUOUS.value
+        return cells
+
+    def _largest(self, seen: Seen, spread: float, T: float) -> dict[str, Cell]:
+        """The largest eps at which the cosine stays at T or above."""
+        eps = self.noise(spread).eps(RULES.make(self.config.rule).largest_tau(seen.c, T), self.d)
+        cells: dict[str, Cell] = {
+            **self._drawn(seen, spread),
+            "threshold_kind": "cosine",
+            "threshold": T,
+            "eps_max": eps if eps < inf else None,
+        }
+        return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
+
+    def _radius(self, seen: dict[float, Seen], eps: float, T: float) -> dict[str, Cell]:
+        """The smallest radius of the grid at which the threshold was certified."""
+        cosines = {r: self.cosine(one, r, eps) for r, one in sorted(seen.items())}
+        passing = [r for r, cosine in cosines.items() if cosine is not None and cosine >= T]
+        if self.config.search == "descend":
+            passing = _from_the_top(cosines, T)
+        tried = "; ".join(f"{r:g}: {'none' if c is None else f'{c:.6g}'}" for r, c in cosines.items())
+        cells: dict[str, Cell] = {"eps": eps, "threshold_kind": "cosine", "threshold": T, "radii_tried": tried}
+        known = {r: cosine for r, cosine in cosines.items() if cosine is not None}
+        if not passing:
+            best = max(known, key=lambda r: known[r]) if known else None
+            reached = {**self._drawn(seen[best], best), "cosine": known[best]} if best is not None else {}
+            return {**cells, **reached, "status": Status.INFEASIBLE.value}
+        r = min(passing)
+        found: dict[str, Cell] = {"radius_min": r, "cosine": known[r], "tau": self.noise(r).tau(eps, self.d)}
+        return {**cells, **self._drawn(seen[r], r), **found, "angle_deg": degrees(acos(known[r])) * (1 + 1e-12)}
+
+
+def _from_the_top(cosines: dict[float, float | None], T: float) -> list[float]:
+    """The radii from the largest down to the last before the first failure."""
+    passing = []
+    for r in sorted(cosines, reverse=True):
+        cosine = cosines[r]
+        if cosine is None or cosine < T:
+            break
+        passing.append(r)
+    return passing
