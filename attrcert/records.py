@@ -38,7 +38,7 @@ COMMON = (
     Column(
         "guarantee",
         str,
-        "what the bound promises: first-order (T_e holds for the linearised attribution only), or confidence (it holds, but for the failure)",
+        "what the bound promises: first-order (T_e holds for the linearised attribution only) or confidence (but for `failure`)",
     ),
     Column("attribution", str, "the method with its parameters"),
     Column("norm", str, "of the perturbation: l2, l<p> or linf"),
