@@ -64,7 +64,7 @@ BOUND = (
     Column(
         "T_e_ball",
         float,
-        "eps times the largest gain |J(z) w|_2 found over the ball (--ball): corrected, not a certificate",
+        "eps times the largest gain |J(z) w|_2 found in the ball, in an attack also on the way to its points (--ball): corrected",
     ),
     Column("T_c_deg", float, "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous"),
     Column("T_c_corrected_deg", float, "the same from T_e_corrected"),
@@ -123,6 +123,11 @@ ATTACK = (
     Column("violated", bool, "whether T_hat_e exceeds T_e"),
     Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected"),
     Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball"),
+    Column(
+        "target_left",
+        float,
+        "with manipulate: squared distance of the map from the target, as a share of that of the original map",
+    ),
     Column("delta_norm", float, "size of the perturbation in this norm"),
     Column("attack_steps", int, "steps that its start took"),
 )

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from attrcert.errors import UsageError
@@ -20,9 +21,14 @@ T = TypeVar("T")
 
 
 class Family(Generic[T]):
-    """Named members of one kind with aliases; `make` builds one with its hyper-parameters."""
+    """Named members of one kind with aliases; `make` builds one with its hyper-parameters.
 
-    def __init__(self, kind: str, members: Mapping[str, type[T]], aliases: Mapping[str, str] | None = None) -> None:
+    A member is a class, or `package.module:Class`, which is imported when it is first wanted: names are then known without torch.
+    """
+
+    def __init__(
+        self, kind: str, members: Mapping[str, type[T] | str], aliases: Mapping[str, str] | None = None
+    ) -> None:
         self.kind = kind
         self._members = dict(members)
         self._aliases = dict(aliases or {})
@@ -36,15 +42,24 @@ class Family(Generic[T]):
 
     def make(self, name: str, **parameters: Any) -> T:
         """A member with those of `parameters` that are its fields; the others are not its concern."""
-        member = self._members[self.name(name)]
+        member = self.member(name)
         fields = {field.name for field in dataclasses.fields(member)}  # type: ignore[arg-type]
         return member(**{key: value for key, value in parameters.items() if key in fields})
+
+    def member(self, name: str) -> type[T]:
+        """The class of that name."""
+        member = self._members[self.name(name)]
+        if not isinstance(member, str):
+            return member
+        module, _, attribute = member.partition(":")
+        found: type[T] = getattr(import_module(module), attribute)
+        return found
 
     def aliases(self, name: str) -> tuple[str, ...]:
         return tuple(alias for alias, full in self._aliases.items() if full == name)
 
     def items(self) -> Iterator[tuple[str, type[T]]]:
-        yield from self._members.items()
+        yield from ((name, self.member(name)) for name in self._members)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._members)

@@ -29,7 +29,7 @@ class Guarantee(StrEnum):
 _MEANINGS = {
     Guarantee.PROVED: "holds for every perturbation in the ball",
     Guarantee.CONFIDENCE: "holds for every perturbation in the ball, with probability 1-failure over the program's own draws",
-    Guarantee.CORRECTED: "first-order, times a factor measured at one direction: an estimate, not a certificate",
+    Guarantee.CORRECTED: "first-order, enlarged by what was measured in the ball: an estimate, not a certificate",
     Guarantee.FIRST_ORDER: "bounds the linearised attribution only: an estimate of the true worst case that attacks can exceed",
     Guarantee.EMPIRICAL: "what an attack or a sample reached: a lower bound on the worst case",
 }

@@ -206,7 +206,16 @@ def test_a_row_has_every_documented_column_and_those_of_the_transfer(whole):
 
 
 METRIC_CELLS = {column.name for column in METRIC_COLUMNS.values()}
-ATTACK_CELLS = {"attack", "T_sampled", "tightness", "violated", "violated_corrected", "delta_norm", "attack_steps"}
+ATTACK_CELLS = {
+    "target_left",
+    "attack",
+    "T_sampled",
+    "tightness",
+    "violated",
+    "violated_corrected",
+    "delta_norm",
+    "attack_steps",
+}
 BOUND_CELLS = {
     "index", "label", "predicted", "target", "status", "guarantee", "attribution", "norm", "eps", "g_norm", "solver_status",
     "steps", "residual", "T_e", "T_e_attained", "c", "T_e_corrected", "margin_radius", "margin_classes", "label_kept",
@@ -1005,8 +1014,8 @@ def finished(attacked, tmp_path_factory) -> Path:
     [
         (["--attack", "top-k"], ["attack was ['cosine', 'random'] and is ['cosine', 'random', 'top-k']"]),
         (["--steps", "3"], ["steps was 2 and is 3"]),
-        (["--k", "5", "--restarts", "2"], ["k was None and is 5", "restarts was 1 and is 2"]),
-        (["--preset", "wang-2020"], ["k was None and is 20", "norm was 'l2' and is 'linf'"]),
+        (["--k", "5", "--restarts", "2"], ["k was 8 and is 5", "restarts was 1 and is 2"]),
+        (["--preset", "wang-2020"], ["k was 8 and is 20", "norm was 'l2' and is 'linf'"]),
         (["--transfer", "ixg"], ["transfer was [] and is ['input-x-gradient']"]),
         (["--metric", "kendall"], ["metric was"]),
         (["--direction-beta", "3"], ["direction_beta was None and is '3'"]),

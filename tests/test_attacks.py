@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import captum.metrics
 import numpy as np
@@ -116,7 +116,8 @@ class Custom:
     rule: StepRule
     objective: Callable[[Maps], Tensor] = deviation
     score: Callable[[Maps], Tensor] = deviation
-    anchor: float = 0.0
+    output_weight: float = 0.0
+    targeted: ClassVar[bool] = False
 
 
 @dataclass
@@ -157,7 +158,7 @@ def test_every_attack_of_the_catalogue_keeps_the_promises(
     f, x = smooth_cnn(side=5), images(4, 1, 5, 5).round(decimals=1)  # with pixels at both ends of the range
     x[0, 0, 0], x[1, 0, 0] = 0.0, 1.0
     problem = posed(f, x, norm, {L2: 0.8, LINF: 0.3}[norm])
-    attack = ATTACKS.make(name, k=5, target=frame((1, 5, 5), like=x), step_size=None)
+    attack = ATTACKS.make(name, k=5, target_map=frame((1, 5, 5), like=x), step_size=None)
     starts = torch.stack([problem.ball.random(problem.draws, f"start-{i}") for i in range(2)])
     found = run(attack, problem, starts)
     assert_promises(problem, found)
@@ -493,7 +494,7 @@ def test_step_direction_is_the_gradient_of_the_objective_through_the_attribution
     recorder = Recorder()
     start = problem.ball.random(problem.draws, "start-0")
     ascend(
-        Custom(recorder, attack.objective, attack.score, attack.anchor),
+        Custom(recorder, attack.objective, attack.score, attack.output_weight),
         problem,
         Reference.of(problem),
         start[None],
@@ -504,10 +505,10 @@ def test_step_direction_is_the_gradient_of_the_objective_through_the_attribution
     for i in range(3):
 
         def drift(z: Tensor, i: int = i) -> Tensor:
-            return attack.anchor * (f(z[None])[0].softmax(0) - f(x[i : i + 1])[0].softmax(0)).square().mean()
+            return attack.output_weight * (f(z[None])[0].softmax(0) - f(x[i : i + 1])[0].softmax(0)).square().mean()
 
         value, slope = composed_slope(
-            objective, reference(f, int(problem.target[i]), i), x[i], start[i], drift if attack.anchor else None
+            objective, reference(f, int(problem.target[i]), i), x[i], start[i], drift if attack.output_weight else None
         )
         assert float(slope.abs().max()) > 1e-4
         np.testing.assert_allclose(seen.objective[i], value, rtol=1e-10)
@@ -527,7 +528,7 @@ def test_objective_rises_along_the_step_direction_by_its_square(
 
     def shown(delta: Tensor) -> Seen:
         recorder = Recorder()
-        wrapped = Custom(recorder, attack.objective, attack.score, attack.anchor)
+        wrapped = Custom(recorder, attack.objective, attack.score, attack.output_weight)
         ascend(wrapped, problem, Reference.of(problem), delta[None], steps=1)
         np.testing.assert_allclose(recorder.shown[0].delta, delta, rtol=1e-12)
         return recorder.shown[0]

@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from attrcert.cli.app import app
-from attrcert.records import COLUMNS
+from attrcert.records import COLUMNS, INVERSE, SMOOTH
 from attrcert.vocabulary import Guarantee
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -15,7 +15,9 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 
 def test_the_column_table_is_the_one_that_rows_have():
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|$", README, re.MULTILINE)
-    assert rows == [(column.name, column.meaning.replace("|", "&#124;")) for column in COLUMNS["attack"]]
+    documented = COLUMNS["attack"] + INVERSE + SMOOTH
+    assert rows == [(column.name, column.meaning.replace("|", "&#124;")) for column in documented]
+    assert {column for columns in COLUMNS.values() for column in columns} == set(documented)
 
 
 def test_every_option_in_the_readme_exists():

@@ -1,22 +1,20 @@
 """Attacks that try to reach the bounds: each moves an attribution as far as it can while the label stays."""
 
-from attrcert.attacks.ascent import Attack
-from attrcert.attacks.cosine import Cosine
-from attrcert.attacks.euclidean import Euclidean
-from attrcert.attacks.manipulate import Manipulate
-from attrcert.attacks.mass_centre import MassCentre
-from attrcert.attacks.random_search import RandomSearch
-from attrcert.attacks.top_k import TopK
+from typing import TYPE_CHECKING
+
 from attrcert.registry import Family
 
-ATTACKS: Family[Attack] = Family(
+if TYPE_CHECKING:
+    from attrcert.attacks.ascent import Attack
+
+ATTACKS: "Family[Attack]" = Family(
     "attack",
     {
-        "random": RandomSearch,
-        "euclidean": Euclidean,
-        "cosine": Cosine,
-        "top-k": TopK,
-        "mass-centre": MassCentre,
-        "manipulate": Manipulate,
+        "random": "attrcert.attacks.random_search:RandomSearch",
+        "euclidean": "attrcert.attacks.euclidean:Euclidean",
+        "cosine": "attrcert.attacks.cosine:Cosine",
+        "top-k": "attrcert.attacks.top_k:TopK",
+        "mass-centre": "attrcert.attacks.mass_centre:MassCentre",
+        "manipulate": "attrcert.attacks.manipulate:Manipulate",
     },
 )

@@ -11,7 +11,7 @@ The gradient of an objective F(g(x + d)) is J^T dF/dg: one product with the Jaco
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.balls import Ball
-from attrcert.linalg.steps import Seen, StepRule
+from attrcert.linalg.steps import Adaptive, Fixed, Seen, StepRule
 from attrcert.types import Attribution, Logits
 
 LEAVE_EVERY = 4  # a GPU waits for the question who has converged
@@ -37,16 +37,32 @@ class Maps:
 class Attack(Protocol):
     """What an attack's author writes: what to climb, which iterate is the best, how to step.
 
-    Larger is better in both; `objective` is differentiated with respect to the moved map. `anchor` is the weight of the mean
-    squared change of the probabilities, which is subtracted from the objective.
+    Larger is better in both; `objective` is differentiated with respect to the moved map. `output_weight` is the weight of the
+    mean squared change of the probabilities, which is subtracted from the objective. A `targeted` attack goes somewhere
+    and begins at x; the others go away from x.
     """
+
+    targeted: ClassVar[bool]
 
     @property
     def rule(self) -> StepRule: ...
     @property
-    def anchor(self) -> float: ...
+    def output_weight(self) -> float: ...
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]: ...
     def score(self, maps: Maps) -> Float[Tensor, " rows"]: ...
+
+
+@dataclass(frozen=True)
+class Steepest:
+    """What attacks by steepest ascent share: steps of `step_size`, adapted where it is None."""
+
+    step_size: float | None = None
+    output_weight: ClassVar[float] = 0.0
+    targeted: ClassVar[bool] = False
+
+    @property
+    def rule(self) -> StepRule:
+        return Adaptive() if self.step_size is None else Fixed(self.step_size)
 
 
 @dataclass(frozen=True)
@@ -159,7 +175,7 @@ def judged(
     moved = torch.cat([part.maps(part.measured, d) for part, d, _ in _chunks(problem, delta, reference.label)])
     # no perturbation, no deviation: two batches may round differently
     moved = torch.where((delta != 0).any(dim=1, keepdim=True), moved, reference.map)
-    return Attacked(delta, moved, _score(attack, moved, reference, problem.shape), found & kept, steps)
+    return Attacked(delta, moved, scored(attack, moved, reference, problem.shape), found & kept, steps)
 
 
 def best_of(attacked: list[Attacked]) -> Attacked:
@@ -221,9 +237,10 @@ class _Climb:
         away = (self.delta != 0).any(dim=1)
         self.moved[self.rows] |= away
         self.kept[self.rows] |= away & kept
-        better = kept & (score > self.best_score[self.rows])
-        improved = self.rows[better]
-        self.best[improved], self.best_score[improved] = self.delta[better], score[better]
+        before = self.best_score[self.rows]
+        better = kept & (score > before)
+        self.best_score[self.rows] = torch.where(better, score, before)
+        self.best[self.rows] = torch.where(better[:, None], self.delta, self.best[self.rows])
         return Seen(self.delta, objective, gradient if directed else None, kept)
 
 
@@ -242,7 +259,7 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
         explained = problem.attribution.explain(g, problem.moved(delta), problem.target, problem.draws)
     measured = explained.value if explained is not None and f is g else problem.maps(f, delta)
     logits = problem.logits(f, delta)
-    score = _score(attack, measured, reference, problem.shape)
+    score = scored(attack, measured, reference, problem.shape)
     if explained is None:
         return _Look(score, score, logits.argmax(dim=1) == reference.label, torch.zeros_like(delta))
     # the guide's map is compared with the guide's own original
@@ -255,13 +272,13 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
     slope = slope.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0).to(delta.dtype)
     gradient = explained.jacobian.rmatvec(slope)
     objective = objective.detach()
-    if attack.anchor:
+    if attack.output_weight:
         drift, pull = _drift(g, problem.moved(delta), reference.logits)
-        objective, gradient = objective - attack.anchor * drift, gradient - attack.anchor * pull
+        objective, gradient = objective - attack.output_weight * drift, gradient - attack.output_weight * pull
     return _Look(objective, score, logits.argmax(dim=1) == reference.label, gradient)
 
 
-def _score(attack: Attack, moved: Tensor, reference: Reference, shape: tuple[int, ...]) -> Float[Tensor, " rows"]:
+def scored(attack: Attack, moved: Tensor, reference: Reference, shape: tuple[int, ...]) -> Float[Tensor, " rows"]:
     """In float64: a small angle's cosine is rounding in float32."""
     return attack.score(Maps(moved.double(), reference.map.double(), shape))
 

@@ -1,28 +1,19 @@
 """Move the attribution as far as possible: climb |g(x + d) - g(x)|_2, the deviation that T_e bounds [wang2023practical]."""
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attacks.ascent import Maps
-from attrcert.linalg.steps import StepRule, steepest
+from attrcert.attacks.ascent import Maps, Steepest
 
 
 @dataclass(frozen=True)
-class Euclidean:
+class Euclidean(Steepest):
     """Projected gradient ascent on the deviation itself."""
 
-    step_size: float | None = None
-    anchor: ClassVar[float] = 0.0
-
-    @property
-    def rule(self) -> StepRule:
-        return steepest(self.step_size)
-
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:
-        # twice its gradient is J^T (g' - g); the norm's own gradient has no limit at x
+        # its gradient is 2 J^T (g' - g); the norm's own has no limit at x
         return (maps.moved - maps.original).square().sum(dim=1)
 
     def score(self, maps: Maps) -> Float[Tensor, " rows"]:

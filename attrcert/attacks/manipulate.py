@@ -9,6 +9,7 @@ pixels is 40 here.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -24,24 +25,21 @@ FRAME = 5 / 32  # of the side: 5 pixels at 32, 35 at 224 [joo2023towards]
 class Manipulate:
     """Adam on the distance of the normalised map from a target map of the image's size."""
 
-    target: Float[Tensor, " pixels"] = field(repr=False)
+    target_map: Float[Tensor, " pixels"] = field(repr=False)
     map_weight: float = 1.0
     output_weight: float = 1.0
     step_size: float | None = None
+    targeted: ClassVar[bool] = True
 
     @property
     def rule(self) -> StepRule:
         return Adam(self.step_size)
 
-    @property
-    def anchor(self) -> float:
-        return self.output_weight
-
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:
         return self.map_weight * self.score(maps)
 
     def score(self, maps: Maps) -> Float[Tensor, " rows"]:
-        return -(heat(maps.moved, maps.shape) - self.target).square().mean(dim=1)
+        return -(heat(maps.moved, maps.shape) - self.target_map).square().mean(dim=1)
 
 
 def heat(g: Float[Tensor, "b n"], shape: tuple[int, ...]) -> Float[Tensor, "b pixels"]:

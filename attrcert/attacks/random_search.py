@@ -1,6 +1,6 @@
 """The best of N random perturbations: what sampling alone finds, and the baseline of every attack [yeh2019fidelity].
 
-Captum's `sensitivity_max` is this figure divided by |g(x)|, without the label constraint.
+Captum's `sensitivity_max` is this figure divided by |g(x)|, without the label constraint and the pixel range.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,8 @@ from attrcert.linalg.steps import FreshDraws, StepRule
 class RandomSearch:
     """Uniform draws from the ball; the one with the largest Euclidean deviation is kept."""
 
-    anchor: ClassVar[float] = 0.0
+    output_weight: ClassVar[float] = 0.0
+    targeted: ClassVar[bool] = False
 
     @property
     def rule(self) -> StepRule:

@@ -5,31 +5,26 @@ undo its own work.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attacks.ascent import Maps
-from attrcert.linalg.steps import StepRule, steepest
-from attrcert.metrics.top_k import common, largest, share
+from attrcert.attacks.ascent import Maps, Steepest
+from attrcert.metrics.top_k import largest, share
 
 
 @dataclass(frozen=True)
-class TopK:
+class TopK(Steepest):
     """Lower the share of |g| that the original top k features hold; the best iterate has the smallest intersection."""
 
-    k: int
-    step_size: float | None = None
-    anchor: ClassVar[float] = 0.0
-
-    @property
-    def rule(self) -> StepRule:
-        return steepest(self.step_size)
+    k: int = 1
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:
         return -share(maps.moved, largest(maps.original, self.k))
 
     def score(self, maps: Maps) -> Float[Tensor, " rows"]:
         """Features driven out, and among equals the smaller share."""
-        return -common(maps.moved, maps.original, self.k) + self.objective(maps)
+        chosen = largest(maps.original, self.k)
+        staying = torch.zeros_like(maps.moved).scatter(1, largest(maps.moved, self.k), 1.0).gather(1, chosen).sum(dim=1)
+        return -staying - share(maps.moved, chosen)

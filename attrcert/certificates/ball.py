@@ -62,7 +62,8 @@ class BallSearch:
                 break
             h = self.span * ball.eps
             gradient = J(z + h * w).rmatvec(u) - J(z - h * w).rmatvec(u)
-            z, _ = stepper.next(Seen(z, gain, gradient, torch.ones_like(gain, dtype=torch.bool)))
+            proposed, _ = stepper.next(Seen(z, gain, gradient, torch.ones_like(gain, dtype=torch.bool)))
+            z = ball.project(proposed)
         return best
 
     def _refined(self, J: LinearMap, ball: Ball, w: Tensor) -> tuple[Tensor, Tensor, Tensor]:

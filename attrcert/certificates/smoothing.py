@@ -1,9 +1,10 @@
 """|h(x)| from below, h(x) = E g(x + eta) with |g| <= M, by draws of the noise eta [wang2024certified].
 
-The draws of a sample come in chunks. A tenth of them, the pilot, only fixes a first direction and the bettor's first opinion; every later
-chunk is projected on the direction of the sum of all *earlier* draws, so that each projection's mean is at most |h|. From the
-projections `geometry.confidence` gives a lower bound of |h| at a stated failure, and `geometry.cosine_bounds` the cosine that
-h keeps within eps. Unit draws are shared by all radii and scaled: the union bound over radii needs no more.
+The draws of a sample come in chunks. The first ones, a tenth and a chunk at least, are a pilot that only fixes a first
+direction and the bettor's first opinion; every later chunk is projected on the direction of the sum of all *earlier*
+draws, so that each projection's mean is at most |h|. From the projections `geometry.confidence` gives a lower bound of
+|h| at a stated failure, and `geometry.cosine_bounds` the cosine that h keeps within eps. Unit draws are shared by all
+radii and scaled: the union bound over radii needs no more.
 
 Only the attribution itself is evaluated, nothing is differentiated twice: ReLU networks are certified as they are.
 
@@ -21,6 +22,7 @@ from torch import Tensor
 from attrcert.attributions.bounded import Bounding
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import Projections, pilot_size
+from attrcert.geometry.generalised_chi_square import quantile
 
 CHUNK = 25  # draws between two updates of the direction
 ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of M: what rounding may do to a projection
@@ -114,6 +116,14 @@ def lower_length(
     return max(0.0, bound(seen, q) - ROUNDING[dtype] * seen.M)
 
 
-def plugged_in(seen: Projections) -> float:
-    """|mean|: biased upwards, so what it does not reach the bound will not."""
-    return float(np.nextafter(seen.mean_norm, np.inf))
+def clt_length(mean: Float[Tensor, " n"], error: Float[Tensor, " n"], q: float) -> float:
+    """The paper's interval for |h|: the q-quantile of |mean + error z|, z normal. For comparison only.
+
+    Not a confidence bound: it is centred at the mean, whose length is biased upwards, as if that were h, and ignores covariances.
+    """
+    moved = error > 0
+    weights = error[moved].double().cpu().numpy() ** 2
+    if not len(weights):
+        return float(mean.norm())
+    shifts = mean[moved].double().cpu().numpy() / np.sqrt(weights)
+    return sqrt(quantile(q, weights, shifts) + float(mean[~moved].double().square().sum()))

@@ -10,6 +10,9 @@ from attrcert.cli.bound import bound
 from attrcert.cli.catalogue import catalogue
 from attrcert.cli.console import talk
 from attrcert.cli.doctor import doctor
+from attrcert.cli.max_eps import max_eps
+from attrcert.cli.min_radius import min_radius
+from attrcert.cli.smooth import smooth
 from attrcert.errors import AttrcertError
 
 app = typer.Typer(
@@ -23,6 +26,9 @@ app = typer.Typer(
 )
 app.command()(bound)
 app.command()(attack)
+app.command("max-eps")(max_eps)
+app.command("min-radius")(min_radius)
+app.command()(smooth)
 app.command()(doctor)
 app.command()(catalogue)
 

@@ -149,7 +149,7 @@ def attack(
     What an attack reaches (T_hat) is a lower bound of the worst case. Where it exceeds a first-order T_e, that is counted and shown;
     exit code 1 is for bounds that are proved or hold with confidence.
     """
-    given = {**method.settings(), **attacks.settings(), **run.settings()}
+    given = {**method.single(), **attacks.settings(), **run.settings()}
     config = AttackConfig(**{**given, **_unsaid(context, preset(preset_) if preset_ else {})})
     if auc and len(config.eps) < 2:
         raise UsageError("--auc needs at least two values of eps", hint="e.g. --eps 2/255 --eps 4/255 --eps 8/255")

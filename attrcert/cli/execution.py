@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
     from attrcert.records import Row
-    from attrcert.reporting.summaries import Summary
-    from attrcert.running.config import BoundConfig
+    from attrcert.reporting.attack_summaries import AttackSummary
+    from attrcert.reporting.summaries import Summary, TextTable
+    from attrcert.running.config import RunConfig
     from attrcert.running.runs import Run
 
 
 def execute(
-    config: "BoundConfig",
+    config: "RunConfig",
     model: "ModelSpec",
     data: "DataSpec",
     choices: RunGroup,
@@ -51,11 +52,25 @@ def execute(
         raise typer.Exit(4)
 
 
+def _tables(
+    run: "Run", rows: "list[Row]", summary: "Summary", attacks: "tuple[AttackSummary, ...]", *, auc: bool
+) -> "tuple[TextTable, ...]":
+    from attrcert.reporting.attack_summaries import attack_tables
+    from attrcert.reporting.inverse_summaries import max_eps_table, smooth_table
+    from attrcert.reporting.summaries import bound_table
+
+    if attacks:
+        return attack_tables(summary, attacks, auc=auc)
+    if run.config.command == "max-eps":
+        return (max_eps_table(summary, rows),)
+    return (smooth_table(summary, rows) if run.config.command == "smooth" else bound_table(summary),)
+
+
 def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summary":
     """The result on stdout."""
     from attrcert.records import to_csv
-    from attrcert.reporting.attack_summaries import areas, attack_tables, summarise_attacks
-    from attrcert.reporting.summaries import bound_table, markdown, summarise
+    from attrcert.reporting.attack_summaries import areas, summarise_attacks
+    from attrcert.reporting.summaries import markdown, summarise
 
     summary = summarise(rows, run.facts())
     attacks = summarise_attacks(rows) if run.config.command == "attack" else ()
@@ -71,7 +86,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summa
             whole["areas"] = [asdict(one) for one in areas(attacks)]
         typer.echo(json.dumps(whole, indent=1, default=str))
         return summary
-    tables = attack_tables(summary, attacks, auc=auc) if attacks else (bound_table(summary),)
+    tables = _tables(run, rows, summary, attacks, auc=auc)
     if format_ == "markdown":
         typer.echo("\n".join(markdown(table) for table in tables))
     else:

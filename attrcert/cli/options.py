@@ -1,15 +1,15 @@
 """Options that several commands share, in groups, and how their texts become values. Nothing here imports torch."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from attrcert.errors import UsageError
-from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_SOFTPLUS_BETA, BoundConfig
-from attrcert.vocabulary import parse_eps, parse_indices
+from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_RADIUS, DEFAULT_SIGMA, DEFAULT_SOFTPLUS_BETA, BoundConfig
+from attrcert.vocabulary import parse_eps, parse_indices, parse_number
 
 if TYPE_CHECKING:
     from attrcert.loading.checkpoints import ModelSpec
@@ -20,6 +20,7 @@ METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", 
 FORMATS = ("table", "json", "csv", "markdown")
 BUNDLED_LIMIT = 64
 DEFAULTS = BoundConfig()
+BEST_RADII = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # the grid of --radius best
 
 Checkpoint = Annotated[
     str | None,
@@ -191,11 +192,21 @@ class MethodGroup:
         ),
     ] = DEFAULTS.baseline
     sigma: Annotated[
-        float, typer.Option(help="Noise of smooth-grad: standard deviation in pixel units.", rich_help_panel=METHOD)
-    ] = DEFAULTS.sigma
+        list[str] | None,
+        typer.Option(
+            help=f"Standard deviation of Gaussian noise, in pixel units; repeatable with --smooth. Default: {DEFAULT_SIGMA:g}.",
+            show_default=False,
+            rich_help_panel=METHOD,
+        ),
+    ] = None
     radius: Annotated[
-        float, typer.Option(help="Noise of uniform-smooth: radius of the l2 ball.", rich_help_panel=METHOD)
-    ] = DEFAULTS.radius
+        list[str] | None,
+        typer.Option(
+            help=f"Radius of uniform noise in the l2 ball; repeatable with --smooth. Default: {DEFAULT_RADIUS:g}.",
+            show_default=False,
+            rich_help_panel=METHOD,
+        ),
+    ] = None
     noise_draws: Annotated[
         int, typer.Option(help="Noise draws of a smoothed attribution, fixed per sample.", rich_help_panel=METHOD)
     ] = DEFAULTS.noise_draws
@@ -242,9 +253,24 @@ class MethodGroup:
     ] = DEFAULTS.max_steps
 
     def settings(self) -> dict[str, Any]:
-        """The fields of a configuration."""
-        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        """The fields of a configuration, without the noise."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("sigma", "radius")}
         return {**given, "eps": tuple(parse_eps(e) for e in words(self.eps)), "linf_method": words(self.linf_method)}
+
+    def single(self) -> dict[str, Any]:
+        """The same with the one radius or sigma of a smoothed attribution."""
+        noise = {"sigma": (self.sigma, DEFAULT_SIGMA), "radius": (self.radius, DEFAULT_RADIUS)}
+        for name, (given, _) in noise.items():
+            if given and len(words(given)) > 1:
+                raise UsageError(f"several values of --{name} go with --smooth only, got {', '.join(given)}")
+        values = {
+            name: parse_number(given[0], f"--{name}") if given else default for name, (given, default) in noise.items()
+        }
+        return {**self.settings(), **values}
+
+    def without_best(self) -> "MethodGroup":
+        """--radius best is a grid, not a number."""
+        return replace(self, radius=None) if self.radius == ["best"] else self
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,9 @@ def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> 
     done = file.finished if file else frozenset()
     size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
-    doing = {"bound": "bounding", "attack": "attacking"}[run.config.command]
+    doing = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}[
+        run.config.command
+    ]
     with (
         _manifest(file, facts, total, kept),
         _interruptible(),

@@ -51,6 +51,7 @@ class Tight:
         return cos(angle) * (1 - BELOW)
 
     def largest_tau(self, c: float, T: float) -> float:
+        T = _above(T)
         s = sqrt(1 - T * T)
         t = c * s / 2
         if _far(c, t):
@@ -70,7 +71,7 @@ class Tangent:
         return None if c <= 2 * tau else sqrt(1 - (2 * tau / c) ** 2) * (1 - BELOW)
 
     def largest_tau(self, c: float, T: float) -> float:
-        return c * sqrt(1 - T * T) / 2 * (1 - BELOW)
+        return c * sqrt(1 - _above(T) ** 2) / 2 * (1 - BELOW)
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Published:
 
     def largest_tau(self, c: float, T: float) -> float:
         return c / 2 * sqrt(1 / (T * T) - 1)
+
+
+def _above(T: float) -> float:
+    """A little more than T, so that the cosine at the largest tau is not below T after its own rounding."""
+    return min(1.0, T * (1 + 2 * BELOW))
 
 
 def _far(c: float, tau: float) -> bool:

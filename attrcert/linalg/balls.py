@@ -30,9 +30,9 @@ class Ball:
 
     @staticmethod
     def around(x: Float[Tensor, "b *shape"], norm: Norm, eps: float) -> "Ball":
-        """Perturbations that keep x in the pixel range [0, 1]."""
+        """Perturbations that keep x in the pixel range [0, 1]; no pixel can move by more than 1."""
         flat = x.flatten(1)
-        return Ball(norm, eps, -flat, 1 - flat)
+        return Ball(norm, min(eps, 1.0) if norm.kind is NormKind.LINF else eps, -flat, 1 - flat)
 
     @staticmethod
     def whole(x: Float[Tensor, "b *shape"], norm: Norm, eps: float) -> "Ball":
@@ -47,7 +47,8 @@ class Ball:
         """The nearest point; entries that are not a number count as 0."""
         z = z.nan_to_num(nan=0.0)
         if self.norm.kind is NormKind.LINF:
-            return self._boxed(z.clamp(-self.eps, self.eps))
+            inner = _not_above(self.eps, z.dtype)
+            return self._boxed(z.clamp(-inner, inner))
         return self._boxed(self._scale(z)[:, None] * z)
 
     def size(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
@@ -77,7 +78,8 @@ class Ball:
         unit = z.double().abs().amax(1).clamp_min(self.eps)  # squares overflow
         squares = (z.double() / unit[:, None]) ** 2
         bounds = torch.where(z > 0, self.high, self.low).double() ** 2
-        room, most = self.eps**2, unit**2
+        # rounding to the dtype may lengthen by this much
+        room, most = (self.eps * (1 - torch.finfo(z.dtype).eps)) ** 2, unit**2
         u = torch.minimum(room / squares.sum(1).clamp_min(room / most), most)
         for _ in range(NEWTON_STEPS):
             free = u[:, None] * squares < bounds
@@ -85,3 +87,9 @@ class Ball:
             left = room - torch.where(free, 0.0, bounds).sum(1)
             u = torch.where(slope > 0, left / slope, most).clamp(u, most)
         return (u.sqrt() / unit).to(z.dtype)
+
+
+def _not_above(value: float, dtype: torch.dtype) -> float:
+    """The largest number of the dtype that is not above the value."""
+    rounded = torch.tensor(value, dtype=dtype)
+    return float(rounded if float(rounded) <= value else torch.nextafter(rounded, torch.zeros_like(rounded)))

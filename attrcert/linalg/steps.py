@@ -24,7 +24,10 @@ class Seen:
 
 
 class Stepper(Protocol):
-    """The memory of some rows: gives their next iterates, and which rows have nothing left to try."""
+    """The memory of some rows: proposes their next iterates, and says which rows have nothing left to try.
+
+    A proposal may lie anywhere; whoever takes it projects it.
+    """
 
     def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]: ...
     def select(self, keep: Int64[Tensor, " kept"]) -> None: ...
@@ -80,10 +83,10 @@ class Climber:
         self.gradient = torch.where(better[:, None], seen.gradient, self.gradient)
         self.value = torch.where(better, seen.objective, self.value)
         anchored = anchored | better
-        climbed = self.ball.project(self.anchor + self.step[:, None] * self.ball.ascent(self.gradient))
+        climbed = self.anchor + self.step[:, None] * self.ball.ascent(self.gradient)
         # a start that loses its label is drawn towards x, which has it
         following = torch.where(anchored[:, None], climbed, seen.delta / 2)
-        stalled = (self.step < LEAST_STEP * longest) | (climbed == self.anchor).all(dim=1)
+        stalled = (self.step < LEAST_STEP * longest) | (self.gradient == 0).all(dim=1)
         return following, anchored & stalled
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
@@ -112,10 +115,10 @@ class _Walker:
 
     def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
-        stepped = self.ball.project(seen.delta + self.size * self.ball.ascent(seen.gradient))
+        stepped = seen.delta + self.size * self.ball.ascent(seen.gradient)
         # an iterate that lost its label is drawn towards x, which has it
         following = torch.where(seen.kept[:, None], stepped, seen.delta / 2)
-        return following, (seen.gradient == 0).all(dim=1)
+        return following, seen.kept & (seen.gradient == 0).all(dim=1)
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         self.ball = self.ball.select(keep)
@@ -141,23 +144,23 @@ class _AdamWalker:
     def __init__(self, rate: float, ball: Ball) -> None:
         self.rate, self.ball, self.count = rate, ball, 0
         self.mean, self.square = torch.zeros_like(ball.low), torch.zeros_like(ball.low)
+        self.unit = torch.ones_like(ball.low[:, :1])
 
     def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
-        largest = seen.gradient.abs().amax(dim=1, keepdim=True)
-        gradient = seen.gradient / largest.clamp_min(
-            torch.finfo(largest.dtype).tiny
-        )  # the scale of a loss is arbitrary
+        if self.count == 0:  # the scale of a loss is arbitrary, but for Adam's own 1e-8: the first gradient sets it
+            largest = seen.gradient.abs().amax(dim=1, keepdim=True)
+            self.unit = torch.where(largest > 0, largest, 1.0)
+        gradient = seen.gradient / self.unit
         self.count += 1
         self.mean = 0.9 * self.mean + 0.1 * gradient
         self.square = 0.999 * self.square + 0.001 * gradient**2
         mean, square = self.mean / (1 - 0.9**self.count), self.square / (1 - 0.999**self.count)
-        following = self.ball.project(seen.delta + self.rate * mean / (square.sqrt() + 1e-8))
-        return following, torch.zeros_like(seen.kept)
+        return seen.delta + self.rate * mean / (square.sqrt() + 1e-8), torch.zeros_like(seen.kept)
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         self.ball = self.ball.select(keep)
-        self.mean, self.square = self.mean[keep], self.square[keep]
+        self.mean, self.square, self.unit = self.mean[keep], self.square[keep], self.unit[keep]
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,3 @@ class _Sampler:
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         self.ball, self.draws = self.ball.select(keep), self.draws.select(keep)
-
-
-def steepest(size: float | None) -> StepRule:
-    """Steps of that size, or of adapted sizes where none is given."""
-    return Adaptive() if size is None else Fixed(size)

@@ -1,6 +1,7 @@
 """The cosine of two maps, and the angle between them, which is the better figure where the cosine is near 1."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -13,6 +14,8 @@ from attrcert.metrics.metric import length, measurable
 class Cosine:
     """The cosine similarity, -1 to 1; undefined for a zero map."""
 
+    rising: ClassVar[bool] = False
+
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
     ) -> Float[Tensor, " b"] | None:
@@ -22,6 +25,8 @@ class Cosine:
 @dataclass(frozen=True)
 class Degrees:
     """The angle in degrees, 0 to 180, with an error of some 1e-14 however small it is; undefined for a zero map."""
+
+    rising: ClassVar[bool] = True
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

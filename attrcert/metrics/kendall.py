@@ -5,6 +5,7 @@ the second, in geometric mean. O(n log n) in n entries.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,8 @@ from attrcert.metrics.metric import measurable
 @dataclass(frozen=True)
 class Kendall:
     """Kendall's tau-b, -1 to 1; undefined for a constant map."""
+
+    rising: ClassVar[bool] = False
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

@@ -4,6 +4,7 @@ The mass of a pixel is the sum of |g| over channels. Departures: the centre is n
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,8 @@ from attrcert.metrics.metric import length, measurable
 @dataclass(frozen=True)
 class MassCentre:
     """The distance of the centres of mass in pixels; undefined for a zero map, and for images only."""
+
+    rising: ClassVar[bool] = True
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

@@ -9,9 +9,13 @@ from torch import Tensor
 class Metric(Protocol):
     """Compares the moved maps `g` with the originals, both flattened row by row from `shape`.
 
+    `rising` metrics grow as a map moves away, the others fall.
+
     NaN where the metric is undefined for a sample, None where it does not apply to the shape.
     """
 
+    @property
+    def rising(self) -> bool: ...
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
     ) -> Float[Tensor, " b"] | None: ...

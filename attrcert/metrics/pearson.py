@@ -1,6 +1,7 @@
 """Pearson's correlation of the signed maps: the cosine of what is left of them without their means."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,6 +13,8 @@ from attrcert.metrics.metric import measurable
 @dataclass(frozen=True)
 class Pearson:
     """The correlation coefficient, -1 to 1; undefined for a constant map."""
+
+    rising: ClassVar[bool] = False
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

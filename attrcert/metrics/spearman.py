@@ -1,6 +1,7 @@
 """Spearman's rank correlation of the signed maps: Pearson's correlation of ranks, ties at their average rank."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,8 @@ from attrcert.metrics.pearson import correlation
 @dataclass(frozen=True)
 class Spearman:
     """The correlation of average ranks, -1 to 1; undefined for a constant map."""
+
+    rising: ClassVar[bool] = False
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

@@ -6,6 +6,7 @@ the figure is the mean over the windows that lie inside the picture. These are s
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float, Float64
 from torch import Tensor
@@ -21,6 +22,8 @@ C1, C2 = 0.01**2, 0.03**2
 @dataclass(frozen=True)
 class SSIM:
     """The structural similarity, -1 to 1; undefined for a zero map, and for images of 7 x 7 pixels or more only."""
+
+    rising: ClassVar[bool] = False
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]

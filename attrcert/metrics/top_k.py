@@ -7,6 +7,7 @@ Departures: entries are counted, where [ghorbani2019interpretation] counts pixel
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Float64, Int64
@@ -31,16 +32,21 @@ class _Largest:
 class TopK(_Largest):
     """The share of the `k` largest entries that the maps have in common, 0 to 1 [ghorbani2019interpretation]."""
 
+    rising: ClassVar[bool] = False
+
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
     ) -> Float[Tensor, " b"] | None:
         a, b = measurable(g), measurable(reference)
-        return _unless_zero(common(a, b, self.k) / min(self.k, a.shape[1]), a, b)
+        in_both = torch.zeros_like(a).scatter(1, largest(a, self.k), 1.0).gather(1, largest(b, self.k))
+        return _unless_zero(in_both.mean(dim=1), a, b)
 
 
 @dataclass(frozen=True)
 class TopKMass(_Largest):
     """The share of the moved map's mass at the `k` largest entries of the original, 0 to 1 [wang2020smoothed]."""
+
+    rising: ClassVar[bool] = False
 
     def __call__(
         self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
@@ -53,11 +59,6 @@ def largest(reference: Float[Tensor, "b n"], k: int) -> Int64[Tensor, "b k"]:
     """Indices of the k largest entries by absolute value, in falling order; all of them where k is above n."""
     # a stable sort: `topk` leaves open which of two equal entries it takes
     return reference.abs().sort(dim=1, descending=True, stable=True).indices[:, :k]
-
-
-def common(g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], k: int) -> Float[Tensor, " b"]:
-    """How many of the k largest entries are the same."""
-    return torch.zeros_like(g).scatter(1, largest(g, k), 1.0).gather(1, largest(reference, k)).sum(dim=1)
 
 
 def share(g: Float[Tensor, "b n"], chosen: Int64[Tensor, "b k"]) -> Float[Tensor, " b"]:

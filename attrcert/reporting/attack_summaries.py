@@ -1,5 +1,6 @@
 """The summary of an `attack` run, as the papers' tables: per eps and attack, what was reached beside what was bounded."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,6 +39,8 @@ class AttackSummary:
     T_hat_c_deg: float | None
     T_c_deg: float | None
     vacuous: int
+    angles: int
+    status: dict[str, int]
     metrics: dict[str, float]
     transferred: dict[str, float]
 
@@ -75,6 +78,8 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         T_hat_c_deg=_mean(usable, "T_hat_c_deg"),
         T_c_deg=_mean(usable, "T_c_deg"),
         vacuous=sum(row.get("T_c_deg") is None for row in usable),
+        angles=sum(row.get("T_c_deg") is not None for row in usable),
+        status=dict(Counter(str(row["status"]) for row in rows)),
         metrics={metric: mean for metric, name in others if (mean := _mean(usable, name)) is not None},
         transferred={name: mean for name in extra if (mean := _mean(usable, name)) is not None},
     )
@@ -122,7 +127,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
                 *(_against(bound) for bound in bounds),
                 _down(part.tightness),
                 _degrees(part.T_hat_c_deg, round_down),
-                _degrees(part.T_c_deg, round_up),
+                _degrees(part.T_c_deg, round_up) + (f" (n={part.angles})" if part.vacuous and part.angles else ""),
                 str(part.samples),
             )
         )
@@ -148,11 +153,13 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
 
 
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
-    counts = ", ".join(f"{n} {status}" for status, n in sorted(summary.status.items(), key=lambda item: -item[1]))
-    yield f"Means over {summary.samples} samples (worst status over eps and attacks: {counts})."
+    for part in {part.eps: part for part in reversed(attacks)}.values():
+        counts = ", ".join(f"{n} {status}" for status, n in sorted(part.status.items(), key=lambda item: -item[1]))
+        yield f"eps {part.eps:.4g}, means over {part.samples} samples ({part.attack}: {counts})."
     yield (
         f"sampled, T_hat_e, T_hat_c: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
-        "sampled is the best of the random perturbations; T_hat_e the attack's best that keeps the label."
+        "sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "
+        "--keep) perturbation in the ball and in [0,1] that keeps the label."
     )
     yield f"T_e, T_c: {Guarantee.FIRST_ORDER}, {Guarantee.FIRST_ORDER.meaning}. T'_e = c T_e: {Guarantee.CORRECTED}."
     yield "[outside]: the share of samples whose attack exceeded the figure."

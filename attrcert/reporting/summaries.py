@@ -86,7 +86,7 @@ def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
     groups: dict[Cell, list[Row]] = {}
     worst: dict[Cell, str] = {}
     for row in rows:
-        groups.setdefault(row["eps"], []).append(row)
+        groups.setdefault(row.get("eps"), []).append(row)
         status = str(row["status"])
         if row["index"] not in worst or _severity(status) > _severity(worst[row["index"]]):
             worst[row["index"]] = status
@@ -96,7 +96,15 @@ def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
 
 
 def _severity(status: str) -> int:
-    order = (Status.OK, Status.MISCLASSIFIED, Status.VACUOUS, Status.LABEL_CHANGED, Status.NOT_CONVERGED)
+    order = (
+        Status.OK,
+        Status.MISCLASSIFIED,
+        Status.VACUOUS,
+        Status.ABSTAINED,
+        Status.INFEASIBLE,
+        Status.LABEL_CHANGED,
+        Status.NOT_CONVERGED,
+    )
     return order.index(Status(status)) if status in order else len(order)
 
 

@@ -2,25 +2,22 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from PIL import Image
 from torch import Tensor
 
 from attrcert.attacks import ATTACKS
-from attrcert.attacks.ascent import Attack, Attacked, Maps, Problem, Reference, ascend, best_of
+from attrcert.attacks.ascent import Attack, Attacked, Problem, Reference, ascend, best_of, scored
 from attrcert.attacks.euclidean import Euclidean
-from attrcert.attacks.manipulate import frame, heat, normalised
+from attrcert.attacks.manipulate import Manipulate
 from attrcert.attacks.random_search import RandomSearch
 from attrcert.attacks.scored import Scored
 from attrcert.certificates.ball import BallSearch
-from attrcert.errors import DataError, UsageError
 from attrcert.linalg.balls import Ball
 from attrcert.loading.classifier import Classifier
-from attrcert.loading.datasets import Images
 from attrcert.metrics import METRICS
 from attrcert.records import METRICS as METRIC_COLUMNS
 from attrcert.records import TRANSFERRED, Cell, Row, transfer_column
@@ -31,7 +28,7 @@ from attrcert.types import Logits
 from attrcert.vocabulary import Status
 
 # `worst` tries all of these: the fixed step wanders where an adapted one settles, which pays off on kinked maps
-WORST = ("random", "euclidean", "cosine", "top-k", "mass-centre")
+WORST = tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
 WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
 # what rounding alone may make of the difference of two maps, relative to their length; below it no bound counts as exceeded
 ROUNDING = {torch.float32: 2e-6, torch.float64: 1e-13}
@@ -42,7 +39,7 @@ Deltas = Callable[[dict[str, Tensor]], None]
 class Setting:
     """What an attack needs beyond its batch: the target map, and where perturbations go that are to be kept."""
 
-    target: Tensor | None = None
+    target_map: Tensor | None = None
     save: Deltas | None = None
 
 
@@ -110,7 +107,8 @@ class Campaign:
 
     @property
     def k(self) -> int:
-        return self.config.k or default_k(self.reference.map.shape[1])
+        assert self.config.k is not None  # a run fills it in
+        return self.config.k
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""
@@ -118,8 +116,8 @@ class Campaign:
         if "worst" in self.config.attack:
             names += [name for name in WORST if name not in ("random", *names)]
         found = {name: self._attacked(self._made(name), self._starts(name)) for name in names}
-        if self.config.random_draws:
-            found["random"] = self._sampled(self._made("random"))
+        if self.config.random_draws and {"random", "worst"} & set(self.config.attack):
+            found["random"] = self._searched(self._made("random")) if self.config.keep else self.sampled
         if "worst" in self.config.attack:
             found["worst"] = self.worst(found)
         return found
@@ -128,12 +126,12 @@ class Campaign:
         config, betas = self.config, self.config.betas()
         step_size = config.step_size
         if step_size is None and betas is not None and betas[0] != betas[1]:
-            step_size = None if name == "manipulate" else WANDERING_STEP * self.problem.ball.eps
+            step_size = None if ATTACKS.member(name).targeted else WANDERING_STEP * self.problem.ball.eps
         attack = ATTACKS.make(
             name,
             step_size=step_size,
             k=self.k,
-            target=self.setting.target,
+            target_map=self.setting.target_map,
             map_weight=config.map_weight,
             output_weight=config.output_weight,
         )
@@ -142,17 +140,24 @@ class Campaign:
     def _attacked(self, attack: Attack, starts: Float[Tensor, "s b n"]) -> Attacked:
         return ascend(attack, self.problem, self.reference, starts, steps=self.config.steps)
 
-    def _sampled(self, search: Attack) -> Attacked:
+    @cached_property
+    def sampled(self) -> Attacked:
+        """The random draw with the largest deviation."""
+        return self._searched(RandomSearch())
+
+    def _searched(self, search: Attack) -> Attacked:
         """The best of the random draws by the search's score."""
         start = self.problem.ball.random(self.problem.draws, "random-search-0")[None]
         return ascend(search, self.problem, self.reference, start, steps=self.config.random_draws - 1)
 
     def _starts(self, name: str) -> Float[Tensor, "s b n"]:
-        """Both signs of the bound's worst perturbation, and random points; a targeted attack begins at x."""
+        """Both signs of the bound's worst perturbation, random points and the best sampled one; a targeted attack begins at x."""
         ball, w = self.problem.ball, self.bounded.worst.direction
-        if name == "manipulate":
+        if name in ATTACKS and ATTACKS.member(name).targeted:
             return torch.zeros_like(w)[None]
         random = [ball.random(self.problem.draws, f"start-{i}") for i in range(self.config.restarts)]
+        if self.config.random_draws:  # so that no deviation that sampling finds is missed
+            random.append(self.sampled.delta)
         return torch.stack([ball.eps * w, -ball.eps * w, *random])
 
     def worst(self, found: dict[str, Attacked]) -> Attacked:
@@ -160,7 +165,7 @@ class Campaign:
         fixed steps, and the points that these found climbed once more.
         """
         judge = self._made("euclidean")
-        tried = [self._rescored(judge, one) for one in found.values()]
+        tried = [self._rescored(judge, found[name]) for name in WORST if name in found]
         wandering = replace(Euclidean(), step_size=WANDERING_STEP * self.problem.ball.eps)
         wander: Attack = Scored(wandering, self.config.keep, self.k) if self.config.keep else wandering
         tried.append(self._attacked(wander, self._starts("worst")))
@@ -168,14 +173,11 @@ class Campaign:
         return best_of(tried)
 
     def _rescored(self, judge: Attack, one: Attacked) -> Attacked:
-        return replace(one, score=judge.score(Maps(one.map, self.reference.map, self.problem.shape)))
+        return replace(one, score=scored(judge, one.map, self.reference, self.problem.shape))
 
     def cells(self, found: dict[str, Attacked]) -> dict[str, dict[str, Sequence[Cell]]]:
         """The columns of each attack that was asked for."""
-        sampled = None
-        if "random" in found:  # with --keep the search was for something else than the largest deviation
-            largest = self._sampled(RandomSearch()) if self.config.keep else found["random"]
-            sampled = self._measured("euclidean", largest)
+        sampled = self._measured("euclidean", self.sampled) if self.config.random_draws else None
         ball = self._ball_wide(found) if self.config.ball else {}
         return {name: self._cells(name, found[name], sampled, ball) for name in self.config.attack}
 
@@ -191,9 +193,11 @@ class Campaign:
             "T_sampled": sampled or [None] * b,
             **{METRIC_COLUMNS[metric].name: self._measured(metric, one) for metric in wanted},
             "comparable": [comparable] * b,
+            "g_norm": self.reference.map.double().norm(dim=1).tolist(),
             "rounding": (ROUNDING[one.map.dtype] * self.reference.map.double().norm(dim=1)).tolist(),
             "found": one.found.tolist(),
             "delta_norm": self.problem.ball.size(one.delta).tolist(),
+            **self._target_cells(one),
             "attack_steps": one.steps.tolist(),
             **ball,
             **self._transferred(one),
@@ -202,6 +206,15 @@ class Campaign:
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
         figures = METRICS.make(metric, k=self.k)(one.map, self.reference.map, self.problem.shape)
         return _cells_of(figures, len(one.delta))
+
+    def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
+        """How much of the way to the target map is left."""
+        if self.setting.target_map is None:
+            return {}
+        aim = Manipulate(self.setting.target_map)
+        left = scored(aim, one.map, self.reference, self.problem.shape)
+        whole = scored(aim, self.reference.map, self.reference, self.problem.shape)
+        return {"target_left": _cells_of(torch.where(whole < 0, left / whole, 0.0), len(left))}
 
     def _transferred(self, one: Attacked) -> dict[str, Sequence[Cell]]:
         """The same perturbation seen by other attributions."""
@@ -265,45 +278,6 @@ def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable
     """The model that leads the way at a share t of the run: softplus betas grow geometrically [dombrowski2019explanations]."""
     betas = config.betas()
     if betas is None:
-        return lambda t: measured if measured.beta is not None or f.beta is None else f
+        return lambda t: f
     first, last = betas
     return lambda t: replace(f, beta=first * (last / first) ** t)
-
-
-def target_map(
-    config: AttackConfig, f: Classifier, images: Images, shape: tuple[int, ...], like: Tensor
-) -> Tensor | None:
-    """The map that `manipulate` aims at: a frame, the map of another sample, or a picture file."""
-    if "manipulate" not in config.attack:
-        return None
-    if len(shape) < 3:
-        raise UsageError(f"manipulate needs images with channels, height and width, got inputs of shape {shape}")
-    word, _, rest = config.target_map.partition(":")
-    if config.target_map == "frame":
-        return frame(shape, like=like)
-    if word == "sample":
-        return _sample_map(rest, config, f, images, like)
-    return _picture_map(Path(config.target_map), shape, like)
-
-
-def _sample_map(number: str, config: AttackConfig, f: Classifier, images: Images, like: Tensor) -> Tensor:
-    if not number.isdecimal() or int(number) >= len(images):
-        raise UsageError(f"target map sample:N needs a sample number below {len(images)}, got {number!r}")
-    x = images[int(number)][0].to(like)[None]
-    with torch.no_grad():
-        y = f(x).argmax(dim=1)
-    return heat(explainer(config, f.mean).value(f, x, y), tuple(x.shape[1:]))[0]
-
-
-def _picture_map(path: Path, shape: tuple[int, ...], like: Tensor) -> Tensor:
-    try:
-        picture = Image.open(path).convert("L").resize((shape[-1], shape[-2]))
-    except OSError as error:
-        raise DataError(
-            f"target map {path} cannot be read as an image: {error}",
-            hint="--target-map takes frame, sample:N, or an image file",
-        ) from error
-    values = torch.from_numpy(np.asarray(picture, dtype=np.float64)).to(like).flatten()
-    if not values.sum() > 0:
-        raise DataError(f"target map {path} is black: a map needs some mass")
-    return normalised(values[None])[0]

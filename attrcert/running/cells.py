@@ -17,7 +17,7 @@ from attrcert.geometry.angles import largest_angle
 from attrcert.linalg.balls import Ball
 from attrcert.loading.classifier import Classifier
 from attrcert.records import Cell, Row
-from attrcert.running.config import BoundConfig
+from attrcert.running.config import AttackConfig, BoundConfig
 from attrcert.running.methods import attribution_label, certifiers, explainer, solver
 from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
@@ -74,7 +74,10 @@ def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> 
 
 
 def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig) -> Subject:
-    """The attribution of the configured class of every sample."""
+    """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
+    if isinstance(config, AttackConfig) and config.measure_on == "relu":
+        with torch.no_grad():
+            logits = f.original()(batch.images)
     target = explained_class(logits, batch, config.target)
     draws = Draws(config.seed, batch.indices)
     explained = explainer(config, f.mean).explain(f, batch.images, target, draws)

@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from attrcert.attacks import ATTACKS
 from attrcert.errors import UsageError
 from attrcert.records import COLUMNS, METRIC_NAMES, Cell, Column, attack_columns
 from attrcert.registry import unknown
@@ -13,12 +14,14 @@ LINF_METHODS = ("scaled", "row-sums", "corollary")
 LABEL_CONSTRAINTS = ("check", "tighten", "off")
 DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MEMORY = "4GB"
+DEFAULT_SIGMA = 0.1
+DEFAULT_RADIUS = 1.0
 DTYPES = ("float32", "float64")
-ATTACK_NAMES = ("random", "euclidean", "cosine", "top-k", "mass-centre", "manipulate", "worst")
+ATTACK_NAMES = (*ATTACKS, "worst")
 MEASURED = ("twin", "relu")
 NOISES = ("uniform", "gaussian")
 RULE_NAMES = ("tight", "tangent", "published")
-CONFIDENCE_NAMES = ("betting", "empirical-bernstein", "mcdiarmid")
+CONFIDENCE_NAMES = ("betting", "empirical-bernstein", "mcdiarmid", "clt")
 SEARCHES = ("smallest", "descend")
 STOPS = ("never", "certified")
 
@@ -80,8 +83,8 @@ class RunConfig:
 class BoundConfig(RunConfig):
     """The defaults of `attrcert bound`, and their one home."""
 
-    sigma: float = 0.1
-    radius: float = 1.0
+    sigma: float = DEFAULT_SIGMA
+    radius: float = DEFAULT_RADIUS
     noise_draws: int = 50
     smooth_base: str = "saliency"
     smooth_unit: bool = False
@@ -224,7 +227,7 @@ class SmoothConfig(RunConfig):
 
     task: str = "bound"
     smooth: str = "uniform"
-    spread: tuple[float, ...] = (1.0,)
+    spread: tuple[float, ...] = (DEFAULT_RADIUS,)
     best: bool = False
     bounded: str = "unit"
     rule: str = "tight"
@@ -250,7 +253,7 @@ class SmoothConfig(RunConfig):
             )
         if len(set(self.spread)) < len(self.spread):
             raise UsageError(f"each radius or sigma may be given once, got {', '.join(map(str, self.spread))}")
-        _at_least(10, self, "samples")
+        _at_least(50, self, "samples")
         for T in self.min_cosine:
             if not 0 < T < 1:
                 raise UsageError(f"min cosine must lie between 0 and 1, got {T:g}")

@@ -47,9 +47,11 @@ def invert_subject(subject: Subject) -> dict[int, list[Row]]:
 
 def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: bool) -> Float[Tensor, " b"]:
     """eps with bound(eps) <= deviation; infinite where the linearised attribution does not move at all."""
-    plain = deviation / bounded.worst.upper * (1 - BELOW)
-    if not corrected:
+    upper = bounded.worst.upper
+    plain = torch.where(upper > 0, deviation / upper * (1 - BELOW), torch.inf)
+    if not corrected or not bool(plain.isfinite().any()):
         return plain
+    still, plain = plain.isinf(), torch.where(plain.isinf(), 1.0, plain)
     low, high = torch.zeros_like(plain), plain  # c >= 1, so that the answer is not above the plain one
     inside = bounded.linearisation.ratio(high) * bounded.worst.upper * high <= deviation
     low = torch.where(inside, high, low)
@@ -57,7 +59,7 @@ def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: 
         middle = (low + high) / 2
         kept = bounded.linearisation.ratio(middle) * bounded.worst.upper * middle <= deviation
         low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
-    return low
+    return torch.where(still, torch.inf, low)
 
 
 def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> Row:

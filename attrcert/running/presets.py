@@ -119,11 +119,12 @@ PRESETS: dict[str, Preset] = {
         {"attack": ("top-k",), "norm": "linf", "eps": (8 / 255,), "steps": 200, "k": 100},
     ),
     "wang-kong-smooth": Preset(
-        "top-k on a uniformly smoothed map, 200 steps of 0.1 in l2, 20 restarts; --k 1000 for CIFAR-10 [wang2024certified]",
+        "top-k on a uniformly smoothed map, 200 steps of 0.1 in l2 (eps 0.5 is ours), 20 restarts; --k 1000 for CIFAR [wang2024certified]",
         {
             "attribution": "uniform-smooth",
             "attack": ("top-k",),
             "norm": "l2",
+            "eps": (0.5,),
             "steps": 200,
             "step_size": 0.1,
             "k": 100,

@@ -19,7 +19,7 @@ from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
 from attrcert.records import Cell, Row
 from attrcert.registry import unknown
-from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k, target_map
+from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k
 from attrcert.running.cells import bound_subject
 from attrcert.running.checks import Fidelity, Finding, Level, before_run, curvature, diagnose, piecewise_linear
 from attrcert.running.config import (
@@ -36,6 +36,7 @@ from attrcert.running.inverting import invert_subject
 from attrcert.running.memory import batch_size, noisy_samples, parse_bytes
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.smoothing import smooth_rows
+from attrcert.running.target_maps import target_map
 from attrcert.vocabulary import NormKind
 
 PROBED = 64
@@ -146,11 +147,19 @@ class Run:
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
             config.target, f"class {config.target}"
         )
+        smoothed = ""
+        if isinstance(config, SmoothConfig):
+            spread = "radius" if config.smooth == "uniform" else "sigma"
+            smoothed = f", made {config.bounded} and averaged over {config.smooth} noise ({spread} below)"
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{configuration(config)['attribution']} of {classes}, perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
+            "bounded": f"{configuration(config)['attribution']} of {classes}{smoothed}, "
+            f"perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
             "activations": self._twin(),
+            "measured": "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
+            if isinstance(config, AttackConfig) and config.measure_on == "relu"
+            else None,
         }
 
     def _twin(self) -> str | None:
@@ -216,6 +225,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
             if measured is None:  # nothing was replaced: the network is its own twin
                 config = replace(config, measure_on="twin")
             check_attack(config, classifier, x[0].numel())
+            config = replace(config, k=config.k or default_k(x[0].numel()))
             target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x)
     if not isinstance(config, MaxEpsConfig):
         findings.append(perturbation_size(config, x[0].numel()))
@@ -274,6 +284,11 @@ def perturbation_size(config: RunConfig, d: int) -> Finding:
         return Finding("eps", Level.OK, "within the pixel range")
     message = f"eps {largest:g} is larger than any difference of two images in {norm}"
     return Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?")
+
+
+def input_size(data: DataSpec) -> int:
+    """The number of features of the first usable image."""
+    return first_images(load_data(data), device=torch.device("cpu"), dtype=torch.float32)[0][0].numel()
 
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:

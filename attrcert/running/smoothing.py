@@ -1,6 +1,6 @@
 """The smoothing certificates of one batch, and the cells that they fill."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import acos, degrees, inf
 
@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.bounded import parse_bounding
-from attrcert.certificates.smoothing import CHUNK, Estimate, lower_length, unit_noise
+from attrcert.certificates.smoothing import CHUNK, Estimate, clt_length, lower_length, unit_noise
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import CONFIDENCES, Projections, pilot_size
 from attrcert.geometry.cosine_bounds import RULES
@@ -20,7 +20,7 @@ from attrcert.running.cells import explained_class
 from attrcert.running.config import SmoothConfig
 from attrcert.running.methods import attribution_label, explainer
 from attrcert.types import Batch
-from attrcert.vocabulary import Status
+from attrcert.vocabulary import Guarantee, Status
 
 LOOK_EVERY = 4  # chunks between two looks at whether a sample may stop
 
@@ -85,16 +85,14 @@ class Certify:
         config = self.config
         active = torch.arange(len(self.batch.indices), device=self.logits.device)
         estimates = {spread: self._begun(spread) for spread in config.spread}
-        drawn, number = 0, 0
-        while len(active):
-            m = min(CHUNK, config.samples - drawn)
+        drawn = 0
+        for number, m in enumerate(_chunks(config.samples)):
             unit = unit_noise(config.smooth, self._draws(active), f"smooth-{number}", m, like=self._flat(active))
             for spread, estimate in estimates.items():
                 estimate.add(self.maps(active, spread * unit))
-            drawn, number = drawn + m, number + 1
-            looking = (
-                config.stop_when == "certified" and number % LOOK_EVERY == 0 and drawn > pilot_size(config.samples)
-            )
+            drawn += m
+            due = number % LOOK_EVERY == LOOK_EVERY - 1 and drawn > pilot_size(config.samples)
+            looking = config.stop_when == "certified" and due
             if drawn < config.samples and not looking:
                 continue
             seen = self._seen(estimates)
@@ -102,8 +100,21 @@ class Certify:
             yield from ((int(active[j]), one) for j, one in enumerate(seen) if over[j])
             keep = torch.tensor([j for j, done in enumerate(over) if not done], dtype=torch.int64, device=active.device)
             active = active[keep]
+            if not len(active):
+                return
             for estimate in estimates.values():
                 estimate.select(keep)
+
+    def smoothed(self, spread: float) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"], list[Seen]]:
+        """The smoothed attributions themselves, their standard errors, and what was seen of their length."""
+        everyone = torch.arange(len(self.batch.indices), device=self.logits.device)
+        estimate = self._begun(spread)
+        for number, m in enumerate(_chunks(self.config.samples)):
+            unit = unit_noise(
+                self.config.smooth, self._draws(everyone), f"smooth-{number}", m, like=self._flat(everyone)
+            )
+            estimate.add(self.maps(everyone, spread * unit))
+        return estimate.mean, estimate.standard_error, [one[spread] for one in self._seen({spread: estimate})]
 
     def maps(self, active: Int64[Tensor, " a"], noise: Float[Tensor, "a m n"]) -> Float[Tensor, "a m n"]:
         """The attributions at the noisy images, `points` at a time."""
@@ -132,24 +143,23 @@ class Certify:
         return self.batch.images[active].flatten(1)
 
     def _seen(self, estimates: dict[float, Estimate]) -> list[dict[float, Seen]]:
-        bound = CONFIDENCES.make(self.config.confidence)
         by_spread = {}
         for spread, estimate in estimates.items():
             largest = estimate.largest.tolist()
             by_spread[spread] = [
-                self._read(one, largest[j], estimate.count, bound) for j, one in enumerate(estimate.projections())
+                self._read(one, estimate, j, largest[j]) for j, one in enumerate(estimate.projections())
             ]
         return [dict(zip(by_spread, parts, strict=True)) for parts in zip(*by_spread.values(), strict=True)]
 
-    def _read(self, one: Projections, largest: float, count: int, bound: Callable[[Projections, float], float]) -> Seen:
-        if self.config.bounded == "sample-max":  # the paper's figures: neither of them bounds anything
-            return Seen(one.mean_norm, one.mean_norm, largest, count)
-        lower = (
-            one.mean_norm
-            if self.config.rule == "published"
-            else lower_length(bound, one, self.failure, self.logits.dtype)
-        )
-        return Seen(lower, one.mean_norm, one.M, count)
+    def _read(self, one: Projections, estimate: Estimate, j: int, largest: float) -> Seen:
+        if self.config.confidence == "clt":
+            lower = clt_length(estimate.mean[j], estimate.standard_error[j], self.failure)
+        elif self.config.rule == "published":
+            lower = one.mean_norm  # as the paper does; it bounds nothing
+        else:
+            lower = lower_length(CONFIDENCES.make(self.config.confidence), one, self.failure, self.logits.dtype)
+        M = largest if self.config.bounded == "sample-max" else one.M
+        return Seen(lower, one.mean_norm, M, one.total)
 
     def cosine(self, seen: Seen, spread: float, eps: float) -> float | None:
         return RULES.make(self.config.rule).cosine(seen.c, self.noise(spread).tau(eps, self.d))
@@ -175,14 +185,17 @@ class Certify:
             "predicted": predicted,
             "target": int(self.target[i]),
             "status": (Status.OK if right else Status.MISCLASSIFIED).value,
-            "guarantee": RULES.make(self.config.rule).guarantee.value,
+            "guarantee": self._guarantee().value,
             "attribution": f"{attribution_label(self.config)}, {self.config.bounded}",
             "norm": "l2",
             "noise": self.config.smooth,
             "rule": self.config.rule,
             "confidence": "none" if self.config.rule == "published" else self.config.confidence,
-            "failure": self.config.failure,
+            "failure": None if self.config.rule == "published" else self.config.failure,
         }
+
+    def _guarantee(self) -> Guarantee:
+        return Guarantee.EMPIRICAL if self.config.confidence == "clt" else RULES.make(self.config.rule).guarantee
 
     def cells(self, seen: dict[float, Seen]) -> list[dict[str, Cell]]:
         """One set per case."""
@@ -247,6 +260,12 @@ class Certify:
         return {**cells, **self._drawn(seen[r], r), **found, "angle_deg": degrees(acos(known[r])) * (1 + 1e-12)}
 
 
+def _chunks(samples: int) -> Iterator[int]:
+    """The sizes of the chunks that the draws come in."""
+    for drawn in range(0, samples, CHUNK):
+        yield min(CHUNK, samples - drawn)
+
+
 def _from_the_top(cosines: dict[float, float | None], T: float) -> list[float]:
     """The radii from the largest down to the last before the first failure."""
     passing = []
@@ -256,3 +275,16 @@ def _from_the_top(cosines: dict[float, float | None], T: float) -> list[float]:
             break
         passing.append(r)
     return passing
+
+
+def published_radii(config: SmoothConfig, d: int, ratio: float) -> list[tuple[float, float, float]]:
+    """(eps, T, R) of the published closed form at a given |h|/M: R = eps / (2 sqrt(I^-1_tau(1/2, (d+1)/2))).
+
+    Not an answer: |h| depends on the radius. For comparison.
+    """
+    rule = RULES.make("published")
+    return [
+        (eps, T, eps / UniformBall(1.0).eps(rule.largest_tau(ratio, T), d))
+        for eps in config.eps
+        for T in config.min_cosine
+    ]

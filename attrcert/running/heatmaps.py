@@ -1,0 +1,72 @@
+"""Smoothed attributions as files: one .npz, and pictures of each map beside its input."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+
+from attrcert.running.config import SmoothConfig
+from attrcert.running.evaluate import read
+from attrcert.running.methods import torch_dtype
+from attrcert.running.runs import Run
+from attrcert.running.smoothing import Certify
+
+SCALE = 8  # picture pixels per image pixel, for small images
+LARGE = 128
+
+
+def write_maps(run: Run, path: Path) -> dict[str, Any]:
+    """The maps of all usable samples, which are also returned."""
+    config = run.config
+    assert isinstance(config, SmoothConfig)
+    parts: dict[str, list[Any]] = {name: [] for name in NAMES}
+    with run.classifier.prepared():
+        for start in range(0, len(run.data.indices), run.batch_size):
+            indices = run.data.indices[start : start + run.batch_size]
+            batch, _ = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(config))
+            if batch is None:
+                continue
+            with torch.no_grad():
+                logits = run.classifier(batch.images)
+            certify = Certify(run.classifier, batch, logits, config, run.points, len(run.data.indices))
+            mean, error, seen = certify.smoothed(config.spread[0])
+            parts["index"] += batch.indices
+            parts["label"] += [-1 if label is None else label for label in batch.labels]
+            parts["predicted"] += logits.argmax(dim=1).tolist()
+            parts["target"] += certify.target.tolist()
+            parts["image"] += list(batch.images.cpu().numpy())
+            parts["map"] += list(mean.view_as(batch.images).float().cpu().numpy())
+            parts["standard_error"] += list(error.view_as(batch.images).float().cpu().numpy())
+            parts["C_hat"] += [one.estimate for one in seen]
+            parts["C_lower"] += [one.lower for one in seen]
+            parts["M"] += [one.M for one in seen]
+    maps = {name: np.array(values) for name, values in parts.items()}
+    part = path.with_name(path.name + ".part.npz")
+    np.savez_compressed(part, **maps)  # type: ignore[arg-type]
+    part.replace(path)
+    return maps
+
+
+NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
+
+
+def write_pictures(maps: dict[str, Any], folder: Path) -> None:
+    """A picture per sample: the input, and beside it the map, red for what speaks for the class and blue for what speaks against it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for index, image, heat in zip(maps["index"], maps["image"], maps["map"], strict=True):
+        left = np.repeat(image.mean(axis=0)[:, :, None], 3, axis=2) if len(image) != 3 else image.transpose(1, 2, 0)
+        both = np.concatenate([left, _coloured(heat.sum(axis=0))], axis=1)
+        picture = Image.fromarray((255 * both.clip(0, 1)).round().astype(np.uint8))
+        if max(image.shape[1:]) < LARGE:
+            picture = picture.resize((picture.width * SCALE, picture.height * SCALE), Image.Resampling.NEAREST)
+        picture.save(folder / f"{index}.png")
+
+
+def _coloured(heat: Any) -> Any:
+    """White at 0, red above, blue below; the largest entry is full."""
+    largest = float(np.abs(heat).max()) or 1.0
+    share = heat / largest
+    red, blue = np.clip(share, 0, 1), np.clip(-share, 0, 1)
+    return np.stack([1 - blue, 1 - red - blue, 1 - red], axis=2)
