@@ -151,7 +151,9 @@ SMOOTH = (
     Column("rule", str, "tight, tangent, or published (not a certificate)"),
     Column("confidence", str, "how |h(x)| was bounded from below"),
     Column(
-        "failure", float, "probability that C_lower is too large, per row; with --simultaneous for all samples at once"
+        "failure",
+        float,
+        "probability that C_lower is too large, per row; with --simultaneous for all samples at once, per radius",
     ),
 )
 COLUMNS: Mapping[str, tuple[Column, ...]] = {

@@ -33,4 +33,4 @@ class SmoothGradLipschitz:
         """The largest eps whose bound is at most that deviation; infinite where no perturbation can exceed it."""
         if deviation >= self.F / self.sigma * MOST * (1 + BELOW):
             return inf
-        return deviation * self.sigma**2 / (self.F * SLOPE) * (1 - BELOW)
+        return deviation * self.sigma**2 / (self.F * SLOPE) * (1 - 2 * BELOW)

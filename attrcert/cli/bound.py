@@ -8,6 +8,7 @@ from attrcert.cli import options
 from attrcert.cli.execution import execute
 from attrcert.cli.groups import with_groups
 from attrcert.cli.smoothing import SmoothGroup
+from attrcert.errors import UsageError
 from attrcert.running.config import BoundConfig, RunConfig
 
 
@@ -42,5 +43,7 @@ def bound(
         smoothing.unused()
         config = BoundConfig(**method.single(), **run.settings(), loss_hessian=loss_hessian)
     else:
+        if loss_hessian:
+            raise UsageError("--loss-hessian is a first-order bound and does not go with --smooth")
         config = smoothing.config("bound", method, run)
     execute(config, model.spec(checkpoint), data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT), run, results)

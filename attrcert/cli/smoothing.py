@@ -99,8 +99,15 @@ class SmoothGroup:
 
     def unused(self) -> None:
         """Without --smooth its options mean nothing."""
-        if self.min_cosine:
-            raise UsageError("--min-cosine is for smoothed attributions", hint="add --smooth uniform --radius R")
+        asked = [
+            name
+            for name in ("min_cosine", "rule", "bounded", "confidence")
+            if getattr(self, name) != getattr(SmoothGroup(), name)
+        ]
+        if asked:
+            raise UsageError(
+                f"--{asked[0].replace('_', '-')} is for smoothed attributions", hint="add --smooth uniform --radius R"
+            )
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def smooth_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     """Of whichever task the rows are."""
     if any(row.get("radii_tried") for row in rows):
         return _radius_table(summary, rows)
-    if any(row.get("eps_max") is not None for row in rows):
+    if any(row.get("threshold") is not None and row.get("eps") is None for row in rows):
         return _largest_table(summary, rows)
     return _cosine_table(summary, rows)
 
@@ -52,7 +52,10 @@ def _cosine_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
             )
             for case, group in groups.items()
         ),
-        notes=tuple(_notes(summary, rows)),
+        notes=(
+            *_notes(summary, rows),
+            "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
+        ),
     )
 
 

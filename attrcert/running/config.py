@@ -259,6 +259,8 @@ class SmoothConfig(RunConfig):
                 raise UsageError(f"min cosine must lie between 0 and 1, got {T:g}")
         if self.task in ("max-eps", "min-radius") and not self.min_cosine:
             raise UsageError(f"{self.task} with smoothing needs --min-cosine", hint="e.g. --min-cosine 0.9")
+        if self.task == "bound" and len(self.min_cosine) > 1:
+            raise UsageError(f"bound takes one --min-cosine, got {', '.join(map(str, self.min_cosine))}")
         if self.stop_when == "certified" and (self.task == "max-eps" or not self.min_cosine):
             raise UsageError(
                 "--stop-when certified needs a threshold that is met or not: bound or min-radius with --min-cosine"

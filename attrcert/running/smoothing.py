@@ -206,7 +206,7 @@ class Certify:
         if not self.config.best:
             return [self._largest(seen[r], r, T) for r in self.config.spread for T in self.config.min_cosine]
         tried = [[self._largest(seen[r], r, T) for r in self.config.spread] for T in self.config.min_cosine]
-        return [max(cells, key=lambda one: float(one["eps_max"] or 0)) for cells in tried]
+        return [max(cells, key=_reach) for cells in tried]
 
     def _drawn(self, seen: Seen, spread: float) -> dict[str, Cell]:
         M = seen.M if inf > seen.M else None
@@ -260,6 +260,12 @@ class Certify:
         return {**cells, **self._drawn(seen[r], r), **found, "angle_deg": degrees(acos(known[r])) * (1 + 1e-12)}
 
 
+def _reach(cells: dict[str, Cell]) -> float:
+    """The largest eps; an empty cell stands for every eps."""
+    eps = cells["eps_max"]
+    return inf if eps is None else float(eps)
+
+
 def _chunks(samples: int) -> Iterator[int]:
     """The sizes of the chunks that the draws come in."""
     for drawn in range(0, samples, CHUNK):
@@ -283,8 +289,5 @@ def published_radii(config: SmoothConfig, d: int, ratio: float) -> list[tuple[fl
     Not an answer: |h| depends on the radius. For comparison.
     """
     rule = RULES.make("published")
-    return [
-        (eps, T, eps / UniformBall(1.0).eps(rule.largest_tau(ratio, T), d))
-        for eps in config.eps
-        for T in config.min_cosine
-    ]
+    reach = {T: UniformBall(1.0).eps(rule.largest_tau(ratio, T), d) for T in config.min_cosine}
+    return [(eps, T, eps / reach[T] if reach[T] else inf) for eps in config.eps for T in config.min_cosine]
