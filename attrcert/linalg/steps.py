@@ -10,6 +10,7 @@ from torch import Tensor
 from attrcert.draws import Draws
 from attrcert.linalg.balls import Ball
 
+LEAST_GAIN = 1e-6  # relative: float32 maps have no more digits
 LEAST_STEP = 2.0**-12  # of the largest one: below it a row has converged
 
 
@@ -75,7 +76,8 @@ class Climber:
     def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         rule, longest = self.rule, self.rule.longest * self.ball.eps
-        better = seen.kept & (seen.objective > self.value)
+        # a gain at the level of rounding is none, or the batch size would decide which way a row goes
+        better = seen.kept & (seen.objective > self.value + LEAST_GAIN * self.value.abs().nan_to_num(posinf=0.0))
         anchored = self.value > -torch.inf
         grown = torch.where(anchored, (self.step * rule.growth).clamp_max(longest), self.step)
         self.step = torch.where(better, grown, torch.where(anchored, self.step * rule.shrink, self.step))
