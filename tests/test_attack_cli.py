@@ -1,7 +1,6 @@
 """`attrcert attack` from outside: its rows, its files and its tables keep their promises, whatever it is given."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -11,7 +10,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from reference.program import Done, attrcert
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from attrcert.cli import attack as attack_command
 from attrcert.cli import execution
-from attrcert.cli.app import main
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import build
 from attrcert.metrics import METRICS
@@ -90,31 +88,6 @@ ARCHS = """
             return self.net(x) + x.flatten(1).sum(dim=1, keepdim=True).log()
 """
 SMALL = ("--steps", 2, "--restarts", 1, "--random-draws", 3)
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, str]]:
-        return list(csv.DictReader(io.StringIO(self.out)))
-
-    @property
-    def said(self) -> str:
-        return " ".join(self.err.split())
-
-
-def attrcert(*words) -> Done:
-    """Runs a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
-        patched.setattr(sys, "argv", ["attrcert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return Done(ended.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")
@@ -1167,3 +1140,15 @@ def test_the_bundled_default_needs_no_argument_but_a_limit():
     done = attrcert("attack", "--limit", 2, *SMALL, "--format", "csv", "--quiet")
     assert done.code == 0, done.err
     assert [(row["index"], row["attack"]) for row in done.rows] == [("0", "euclidean"), ("1", "euclidean")]
+
+
+def test_the_notes_tell_of_each_eps_in_the_order_of_the_table(attacked):
+    done = attacked("--eps", "0.1,0.2,0.05", "--limit", 2, "--steps", 1, format_="table")
+    assert re.findall(r"^eps (\S+), means over 2 samples", done.out, re.MULTILINE) == ["0.1", "0.2", "0.05"]
+
+
+def test_the_table_says_how_far_from_its_target_manipulate_stayed(attacked):
+    words = ("--attack", "manipulate", "--limit", 2, "--steps", 3)
+    left = [float(row["target_left"]) for row in attacked(*words).rows]
+    shown = attacked(*words, "--metric", "ssim", format_="markdown").out
+    assert f"| {sum(left) / 2:.4g} |" in shown[shown.index("target left") :]

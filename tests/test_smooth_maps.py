@@ -1,18 +1,17 @@
 """The global SmoothGrad bound, the paper's interval, and the maps that `attrcert smooth` writes."""
 
 import math
-import sys
 
 import mpmath
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from reference.program import attrcert
 from scipy.stats import ncx2
 
 from attrcert.certificates.smoothgrad_lipschitz import SmoothGradLipschitz
 from attrcert.certificates.smoothing import clt_length
-from attrcert.cli.app import main
 from attrcert.geometry.generalised_chi_square import distribution, quantile
 
 
@@ -79,20 +78,9 @@ def test_the_papers_interval_without_spread_is_the_length_and_with_spread_a_quan
     assert clt_length(mean, error, 0.01) == pytest.approx(float(draws.norm(dim=1).quantile(0.01)), abs=1.5e-3)
 
 
-def run(*words: object) -> int:
-    before, sys.argv = sys.argv, ["attrcert", *map(str, words)]
-    try:
-        main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    finally:
-        sys.argv = before
-    return 0
-
-
 def test_smooth_writes_the_maps_with_their_error_bars_and_pictures_of_them(tmp_path):
     words = ("smooth", "--indices", "0,5", "--samples", 60, "--radius", 0.5, "--out", tmp_path / "maps.npz")
-    assert run(*words, "--png", tmp_path / "pictures") == 0
+    assert attrcert(*words, "--png", tmp_path / "pictures").code == 0
     maps = np.load(tmp_path / "maps.npz")
     assert maps["index"].tolist() == [0, 5]
     assert maps["map"].shape == maps["standard_error"].shape == maps["image"].shape == (2, 1, 28, 28)
@@ -106,16 +94,17 @@ def test_smooth_writes_the_maps_with_their_error_bars_and_pictures_of_them(tmp_p
     assert Image.open(tmp_path / "pictures" / "5.png").size == (2 * 28 * 8, 28 * 8)
 
 
-def test_smooth_does_not_replace_a_file_unasked_and_takes_one_radius(tmp_path, capsys):
+def test_smooth_does_not_replace_a_file_unasked_and_takes_one_radius(tmp_path):
     out = tmp_path / "maps.npz"
     out.write_bytes(b"mine")
-    assert run("smooth", "--out", out) == 2
+    assert attrcert("smooth", "--out", out).code == 2
     assert out.read_bytes() == b"mine"
-    assert run("smooth", "--out", tmp_path / "other.npz", "--radius", "1,2") == 2
-    assert "one radius" in capsys.readouterr().err
+    done = attrcert("smooth", "--out", tmp_path / "other.npz", "--radius", "1,2")
+    assert done.code == 2
+    assert "one radius" in done.said
 
 
-def test_the_global_bound_is_printed_without_a_model(capsys):
-    assert run("max-eps", "--smoothgrad-lipschitz", 0.5, "--sigma", 0.25, "--max-deviation", 0.5) == 0
-    assert "eps = 0.0645739 (proved" in capsys.readouterr().out
-    assert run("max-eps", "--smoothgrad-lipschitz", 0.5) == 2
+def test_the_global_bound_is_printed_without_a_model():
+    done = attrcert("max-eps", "--smoothgrad-lipschitz", 0.5, "--sigma", 0.25, "--max-deviation", 0.5)
+    assert "eps = 0.0645739 (proved" in done.out
+    assert attrcert("max-eps", "--smoothgrad-lipschitz", 0.5).code == 2

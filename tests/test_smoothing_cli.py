@@ -1,27 +1,22 @@
 """`bound --smooth`, `max-eps` and `min-radius` from outside: rows, files, tables and refusals keep their promises."""
 
-import csv
-import io
 import json
 import math
-import sys
 import textwrap
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from reference import smoothing as slow
+from reference.program import Done, attrcert
 from torch import Tensor, nn
 
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
 from attrcert.certificates.smoothing import CHUNK, unit_noise
-from attrcert.cli.app import main
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import Betting
 from attrcert.geometry.noise_overlap import UniformBall
@@ -55,32 +50,6 @@ ARCHS = """
             f = a * (first.relu() + (-first).relu()) + b * (second.relu() - (-second).relu())
             return torch.stack([f + 9, 0 * f], dim=1)
 """
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
-
-    @property
-    def rows(self) -> list[dict[str, str]]:
-        assert self.code == 0, self.err
-        return list(csv.DictReader(io.StringIO(self.out)))
-
-    @property
-    def said(self) -> str:
-        return " ".join(self.err.split())
-
-
-def attrcert(*words) -> Done:
-    """Runs a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
-        patched.setattr(sys, "argv", ["attrcert", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-    return Done(ended.value.code or 0, out.getvalue(), err.getvalue())
 
 
 @pytest.fixture(scope="module")

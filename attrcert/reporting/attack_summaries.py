@@ -10,6 +10,7 @@ from attrcert.records import COLUMNS, METRICS, Cell, Row
 from attrcert.reporting.summaries import Summary, TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
+TARGET = "target left"  # of the way to the target map, with manipulate
 REACHED = ("euclidean", "degrees")  # metrics that the first table shows
 
 
@@ -62,6 +63,7 @@ def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
 def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     usable = [row for row in rows if not str(row["status"]).startswith("error:")]
     others = [(metric, column.name) for metric, column in METRICS.items() if metric not in REACHED]
+    others.append((TARGET, "target_left"))
     own = {column.name for column in COLUMNS["attack"]}
     extra = dict.fromkeys(name for row in usable for name in row if name not in own)
     return AttackSummary(
@@ -153,7 +155,8 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
 
 
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
-    for part in {part.eps: part for part in reversed(attacks)}.values():
+    first = {eps: next(part for part in attacks if part.eps == eps) for eps in dict.fromkeys(p.eps for p in attacks)}
+    for part in first.values():
         counts = ", ".join(f"{n} {status}" for status, n in sorted(part.status.items(), key=lambda item: -item[1]))
         yield f"eps {part.eps:.4g}, means over {part.samples} samples ({part.attack}: {counts})."
     yield (
@@ -180,7 +183,7 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
 
 
 def _metrics(attacks: Sequence[AttackSummary]) -> TextTable:
-    names = [metric for metric in METRICS if any(metric in part.metrics for part in attacks)]
+    names = [name for name in (*METRICS, TARGET) if any(name in part.metrics for part in attacks)]
     return TextTable(
         title="Metrics between the maps at x and at the attacked point, means (empirical)",
         facts=(),
