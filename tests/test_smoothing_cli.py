@@ -19,6 +19,7 @@ from attrcert.attributions.unit import Direction
 from attrcert.certificates.smoothing import CHUNK, unit_noise
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import Betting
+from attrcert.geometry.cosine_bounds import Tight
 from attrcert.geometry.noise_overlap import UniformBall
 from attrcert.loading.architectures import build
 from attrcert.records import COLUMNS
@@ -349,6 +350,18 @@ def test_stopping_when_certified_keeps_verdicts_and_saves_draws() -> None:
     certified = [sum(row["status"] == "ok" for row in rows) for rows in (full, early)]
     assert certified[1] >= 0.9 * certified[0]
     assert np.mean([int(row["samples"]) for row in early]) < 0.75 * 600
+
+
+def test_drawing_stops_where_the_draws_left_cannot_certify_though_the_estimate_is_long_enough(on) -> None:
+    words = ("bound", "--smooth", "uniform", "--radius", 1, "--eps", 0.03, "--indices", 0)
+    full = on(*words, samples=600).rows[0]
+    claimed = Tight().cosine(float(full["C_hat"]) / float(full["M"]), float(full["tau"]))
+    assert claimed is not None
+    assert float(full["cosine"]) < claimed - 2e-3
+    threshold = ("--min-cosine", claimed - 1e-3)
+    early = on(*words, *threshold, "--stop-when", "certified", samples=600).rows[0]
+    assert early["status"] == "abstained"
+    assert int(early["samples"]) < 600
 
 
 def test_min_radius_may_stop_early_too(on) -> None:

@@ -11,7 +11,7 @@ depends on the past alone.
 The plug-in |mean X_i| is biased upwards and bounds nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from typing import Protocol
 
@@ -39,6 +39,11 @@ class Projections:
     M: float
     horizon: int
     total: int
+
+    def continued(self, draws: int) -> "Projections":
+        """As if `draws` more came, each projected as far as the mean is long: better than can be expected of them."""
+        more = np.full(draws, min(self.mean_norm, self.M))
+        return replace(self, later=np.concatenate([self.later, more]), total=self.total + draws)
 
 
 class Confidence(Protocol):

@@ -27,10 +27,13 @@ LOOK_EVERY = 4  # chunks between two looks at whether a sample may stop
 
 @dataclass(frozen=True)
 class Seen:
-    """What the draws at one radius showed of a sample: |h| from below and as estimated, and M."""
+    """What the draws at one radius showed of a sample: |h| from below and as estimated, what the draws that are left may at
+    best make of the lower bound, and M.
+    """
 
     lower: float
     estimate: float
+    hoped: float
     M: float
     samples: int
 
@@ -157,20 +160,27 @@ class Certify:
         elif self.config.rule == "published":
             lower = one.mean_norm  # as the paper does; it bounds nothing
         else:
-            lower = lower_length(CONFIDENCES.make(self.config.confidence), one, self.failure, self.logits.dtype)
+            lower = self._lower(one)
+        left = self.config.samples - one.total
+        hoped = self._lower(one.continued(left)) if left and self.config.stop_when == "certified" else lower
         M = largest if self.config.bounded == "sample-max" else one.M
-        return Seen(lower, one.mean_norm, M, one.total)
+        return Seen(lower, one.mean_norm, hoped, M, one.total)
+
+    def _lower(self, one: Projections) -> float:
+        return lower_length(CONFIDENCES.make(self.config.confidence), one, self.failure, self.logits.dtype)
 
     def cosine(self, seen: Seen, spread: float, eps: float) -> float | None:
         return RULES.make(self.config.rule).cosine(seen.c, self.noise(spread).tau(eps, self.d))
 
     def _decided(self, seen: dict[float, Seen]) -> bool:
-        """Whether every case is certified, or cannot become so: even the estimate, which is biased upwards, is too short."""
+        """Whether every case is certified, or is out of reach: even if all draws left were as long as the mean, which is biased
+        upwards, the bound would be too short.
+        """
         for eps in self.config.eps:
             for T in self.config.min_cosine:
                 reached = [(self.cosine(one, r, eps) or -1.0) >= T for r, one in seen.items()]
                 possible = [
-                    (self.cosine(replace(one, lower=one.estimate), r, eps) or -1.0) >= T for r, one in seen.items()
+                    (self.cosine(replace(one, lower=one.hoped), r, eps) or -1.0) >= T for r, one in seen.items()
                 ]
                 if reached != possible:
                     return False
