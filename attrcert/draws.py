@@ -26,11 +26,12 @@ class Draws:
     seed: int
     indices: tuple[int, ...]
 
-    def normal(self, purpose: str, *shape: int, like: Placed) -> Float[Tensor, "b *shape"]:
-        """Standard normal numbers, a block per sample."""
-        key = zlib.crc32(purpose.encode())
+    def normal(self, purpose: str, *shape: int, like: Placed, part: int | None = None) -> Float[Tensor, "b *shape"]:
+        """Standard normal numbers, a block per sample; `part` tells the many blocks of one purpose apart."""
+        # from 1 on: a seed sequence that ends in 0 is the same as without it
+        key = (zlib.crc32(purpose.encode()), *(() if part is None else (part + 1,)))
         blocks = [
-            np.random.Generator(np.random.Philox([self.seed, index, key])).standard_normal(shape)
+            np.random.Generator(np.random.Philox([self.seed, index, *key])).standard_normal(shape)
             for index in self.indices
         ]
         numbers = torch.from_numpy(np.stack(blocks)) if blocks else torch.empty(0, *shape)

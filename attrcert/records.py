@@ -96,7 +96,7 @@ BOUND = (
 CLOSING = (
     Column("seconds", float, "the sample's share of its batch's time"),
     Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone"),
-    Column("message", str, "why a sample could not be used"),
+    Column("message", str, "why a sample could not be used, or what to try where it is infeasible"),
 )
 METRICS = {
     "euclidean": Column(
@@ -147,13 +147,13 @@ SMOOTH = (
     Column("cosine", float, "least cosine between h(x) and h(x+delta), rounded down; empty where nothing follows"),
     Column("angle_deg", float, "the angle that it allows"),
     Column("radius_min", float, "smallest radius of the grid at which the threshold was certified (min-radius)"),
-    Column("radii_tried", str, "the grid, and the cosine certified at each"),
+    Column("radii_tried", str, "the radii tested, and the cosine (--radius best: the eps) certified at each"),
     Column("rule", str, "tight, tangent, or published (not a certificate)"),
     Column("confidence", str, "how |h(x)| was bounded from below"),
     Column(
         "failure",
         float,
-        "probability that C_lower is too large, per row; with --simultaneous for all samples at once, per radius",
+        "probability that a row claims too much, over the radii that it chose from; with --simultaneous for all samples and radii at once",
     ),
 )
 COLUMNS: Mapping[str, tuple[Column, ...]] = {

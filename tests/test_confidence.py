@@ -362,9 +362,59 @@ def test_rounding_lengthens_no_projection_by_more_than_is_taken_off(dtype: torch
         estimate.add(g.expand(1, 20, d))
     (one,) = estimate.projections()
     raw = torch.einsum("bmn,bn->bm", Unit()(g, torch.ones(1, dtype=dtype)), estimate.direction)
-    assert abs(float(raw.double()) - 1) <= ROUNDING[dtype]
+    assert abs(float(raw) - 1) <= ROUNDING[torch.float64]
     assert one.later.max() <= 1
     assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * ROUNDING[dtype]
+
+
+def test_a_constant_map_in_single_precision_is_not_certified_longer_than_it_is() -> None:
+    """Clipped at 1 but shorter, many entries and many draws: nothing but rounding can be wrong."""
+    d = 196_608
+    g = torch.randn(1, 1, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    g = (0.72 * g / g.norm()).float()
+    true = math.hypot(*g.flatten().tolist())
+    estimate = Estimate(ClipAt(1.0), torch.ones(1), 20_000, fixed_direction=False, like=g[:, 0])
+    for _ in range(5):
+        estimate.add(g.expand(1, CHUNK, d))
+    (one,) = estimate.projections()
+    np.testing.assert_allclose(one.pilot, true, rtol=1e-12)
+    many = seen(np.full(1_000_000, one.pilot.max()), np.full(100, one.pilot.max()))
+    assert 0.999 * true < lower_length(Betting(), many, 0.05, torch.float32) <= true
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e-30, 1e-200, 1e100])
+def test_the_scale_of_an_attribution_does_not_change_what_is_certified_of_it(scale: float) -> None:
+    def ratio(factor: float) -> float:
+        X = factor * draws(b=1)
+        estimate = Estimate(ClipAt(factor), X.new_full((1,), factor), 230, fixed_direction=False, like=X[:, 0])
+        for part in X.split(CHUNK, dim=1):
+            estimate.add(part)
+        (one,) = estimate.projections()
+        assert float(estimate.direction.norm()) == pytest.approx(1, rel=1e-12)
+        return lower_length(Betting(), one, 0.05, torch.float64) / factor
+
+    assert ratio(scale) == pytest.approx(ratio(1.0), rel=1e-9)
+    assert ratio(1.0) > 0.1
+
+
+def test_what_the_draws_will_certify_is_seldom_taken_for_out_of_reach() -> None:
+    """Samples of which a tenth or so is drawn; those whose bound after all draws is the better half are hoped for."""
+    X = torch.from_numpy(isotropic(0.6, 8)(np.random.default_rng(17), 300, 600))
+    bound = unchecked(confidence).Betting()
+    final = np.array([bound(one, FAILURE) for one in estimated(X).projections()])
+    early = [one.continued(600 - one.total) for one in estimated(X[:, :100], horizon=600).projections()]
+    assert {len(one.later) for one in early} == {525}
+    wanted = final >= np.median(final)
+    dropped = np.array([bound(one, FAILURE) < np.median(final) for one in early]) & wanted
+    assert dropped.sum() <= 0.03 * wanted.sum()
+    assert all(one.later.max() <= one.M for one in early)
+    # and what is far below is not hoped for
+    assert all(bound(one, FAILURE) < 0.85 for one in early)
+
+
+def test_without_projections_as_much_is_hoped_for_as_there_can_be() -> None:
+    (one,) = (Projections(NONE, NONE, 0.2, 3.0, 10, 20).continued(10),)
+    assert one.later.tolist() == [3.0] * 10
 
 
 def test_the_pilot_is_a_tenth_and_two_at_least() -> None:

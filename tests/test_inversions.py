@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from attrcert.cli.app import main
 from attrcert.geometry.confidence import Betting
 from attrcert.loading.architectures import build
-from attrcert.running import smoothing
+from attrcert.running import inverting, smoothing
 from attrcert.running.cells import Bounded
 from attrcert.running.config import MaxEpsConfig, SmoothConfig
 from attrcert.running.inverting import allowed, largest_eps
@@ -208,6 +209,40 @@ def test_the_search_is_right_where_the_correction_jumps_or_falls_with_eps() -> N
     assert (1 + 50 * eps) * 2 * eps == pytest.approx(0.3, rel=1e-8)
 
 
+@pytest.mark.parametrize("corrected", [False, True])
+def test_a_bound_that_is_no_number_gives_no_eps_at_all(corrected: bool) -> None:
+    found = largest_eps(bounded([math.nan, math.inf, 2.0]), deviations(0.3, 0.3, 0.3), corrected=corrected)
+    assert found.tolist() == [0, 0, pytest.approx(0.15, rel=ROUNDING)]
+
+
+def test_a_correction_never_lengthens_the_plain_eps() -> None:
+    laws: list[Callable[[Tensor], Tensor]] = [
+        lambda eps: torch.full_like(eps, 0.5),  # what no measured correction is, and rounding may come close to
+        lambda eps: torch.full_like(eps, math.nan),
+        torch.ones_like,
+    ]
+    for law in laws:
+        upper, deviation = [2.0, 1e-300, 3.0], deviations(0.3, 0.3, 1e300)
+        plain = largest_eps(bounded(upper, law), deviation, corrected=False)
+        assert (largest_eps(bounded(upper, law), deviation, corrected=True) <= plain).all()
+
+
+def test_a_sample_whose_bound_is_no_number_is_not_converged(on, monkeypatch) -> None:
+    real = inverting.bound_all
+
+    def spoilt(subject):
+        found = real(subject)
+        upper = found.worst.upper.clone()
+        upper[1] = math.nan
+        return replace(found, worst=replace(found.worst, upper=upper))
+
+    monkeypatch.setattr(inverting, "bound_all", spoilt)
+    rows = on("max-eps", "--max-angle", 30, "--max-incomplete", 1)
+    assert [(row["status"] == "not-converged", float(row["eps_max"]) > 0) for row in rows] == [
+        (i == 1, i != 1) for i in range(4)
+    ]
+
+
 def test_a_correction_without_end_leaves_no_eps() -> None:
     (eps,) = largest_eps(bounded([2.0], lambda eps: torch.full_like(eps, math.inf)), deviations(0.3), corrected=True)
     assert eps == 0
@@ -276,17 +311,22 @@ def test_min_radius_is_the_smallest_that_passes_or_the_last_before_the_first_fai
     monkeypatch.setattr(smoothing.Certify, "cosine", lambda self, seen, spread, eps: cosines[spread])
     words = ("--radii", "4,1,3,2", "--eps", 0.05, "--min-cosine", 0.8, "--samples", 60, "--search", search)
     expected = smallest if search == "smallest" else last
+    failing = [r for r, cosine in cosines.items() if cosine is None or cosine < 0.8] if search == "descend" else []
+    tested = {r: cosine for r, cosine in cosines.items() if r >= max(failing, default=0.0)}
     for row in on("min-radius", *words, net="relu"):
         if expected is None:
-            known = {r: cosine for r, cosine in cosines.items() if cosine is not None}
+            known = {r: cosine for r, cosine in tested.items() if cosine is not None}
             assert (row["status"], row["radius_min"]) == ("infeasible", "")
             assert row["cosine"] == (str(max(known.values())) if known else "")
+            assert float(row["radius"]) == (max(known, key=lambda r: known[r]) if known else 4.0)
+            assert row["C_lower"]
+            assert "larger" in row["message"]
         else:
             assert row["status"] in ("ok", "misclassified")
             assert float(row["radius_min"]) == expected
             assert float(row["cosine"]) == cosines[expected]
         tried = dict(part.split(": ") for part in row["radii_tried"].split("; "))
-        assert {float(r): None if c == "none" else float(c) for r, c in tried.items()} == cosines
+        assert {float(r): None if c == "none" else float(c) for r, c in tried.items()} == tested
 
 
 def failures(on, monkeypatch, command: str, *words) -> set[float]:
@@ -311,7 +351,10 @@ def failures(on, monkeypatch, command: str, *words) -> set[float]:
         (("min-radius", "--min-cosine", 0.8), 12),
         (("min-radius", "--radii", "1,2,4,8", "--min-cosine", 0.8, "--search", "descend"), 1),
         (("min-radius", "--radii", "1,2,4,8", "--min-cosine", 0.8, "--simultaneous"), 16),
-        (("min-radius", "--radii", "1,2", "--min-cosine", 0.8, "--search", "descend", "--simultaneous"), 4),
+        (("min-radius", "--radii", "1,2", "--min-cosine", 0.8, "--search", "descend", "--simultaneous"), 8),
+        (("max-eps", "--smooth", "uniform", "--radius", "1,2", "--min-cosine", 0.8, "--simultaneous"), 8),
+        (("bound", "--smooth", "uniform", "--radius", "1,2,4", "--simultaneous"), 12),
+        (("max-eps", "--smooth", "uniform", "--radius", "best", "--min-cosine", 0.8, "--simultaneous"), 24),
         (("max-eps", "--smooth", "uniform", "--radius", "best", "--min-cosine", 0.8), len(SMOOTH_GRID)),
         (("max-eps", "--smooth", "uniform", "--radius", "1,2", "--min-cosine", 0.8), 1),
         (("bound", "--smooth", "uniform"), 1),

@@ -69,6 +69,17 @@ def test_the_quantile_inverts_the_distribution():
     assert distribution(quantile(0.05, weights, shifts), weights, shifts) == pytest.approx(0.05, rel=1e-4)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("p", [1e-9, 1e-3, 0.05, 0.999999])
+@pytest.mark.parametrize("shift", [0.0, 1.0])
+def test_one_or_two_weights_have_a_quantile_too(n, p, shift):
+    found = quantile(p, np.ones(n), np.full(n, shift))
+    true = ncx2.ppf(p, n, max(n * shift**2, 1e-12))
+    # the distribution is known to 1e-2 with one weight and to 1e-5 with two
+    assert abs(ncx2.cdf(found, n, max(n * shift**2, 1e-12)) - p) < {1: 1e-2, 2: 1e-5}[n]
+    assert 0 <= found <= 3 * true + 1e-2
+
+
 def test_the_papers_interval_without_spread_is_the_length_and_with_spread_a_quantile_of_it():
     mean = torch.tensor([0.3, 0.4], dtype=torch.float64)
     assert clt_length(mean, torch.zeros(2, dtype=torch.float64), 0.01) == pytest.approx(0.5)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -171,8 +172,29 @@ def test_nothing_follows_from_a_length_that_the_moved_mass_can_cancel() -> None:
 def test_tight_is_continuous_where_its_formula_changes(tau: float) -> None:
     edge = math.sqrt((1 - tau) ** 2 + 3 * tau**2)
     below, above = kept(Tight(), edge * (1 - 1e-13), tau), kept(Tight(), min(1.0, edge * (1 + 1e-13)), tau)
-    # the half angle's derivative by c is at most 1 / (cosine) of the edge
-    assert above == pytest.approx(below, rel=1e-10)
+    # d log(cosine) / d log(c) is at most 1 / cosine^2
+    assert above == pytest.approx(below, rel=3e-13 / below**2)
+
+
+@pytest.mark.parametrize("name", ["tight", "tangent"])
+def test_a_cosine_next_to_nothing_is_not_above_the_exact_one(name: str) -> None:
+    """c -> 2 tau, and for the tight rule c -> 1 and tau -> 1/2 as well, where its other formula comes to a right angle."""
+    rng, rule = np.random.default_rng(8), RULES.make(name)
+    near = [(2 * tau * (1 + 10 ** rng.uniform(-16, -2)), tau) for tau in rng.uniform(0, 0.49, 1000).tolist()]
+    corner = [(1 - gap * rng.random(), 0.5 - gap / 2) for gap in (10 ** rng.uniform(-16, -1, 1000)).tolist()]
+    compared = 0
+    for c, tau in (*near, *corner):
+        found = rule.cosine(c, tau)
+        if found is None:
+            assert c <= 2 * tau
+            continue
+        exact = slow.exact_cosine(c, tau, tight=name == "tight")
+        assert found <= exact, (c, tau)
+        if exact > 1e-4:
+            # an x that is 1e-15 too large moves 1 - x^2 by twice that
+            assert found >= exact * (1 - 2e-12 - 4e-15 / exact**2), (c, tau)
+            compared += 1
+    assert compared > 500
 
 
 @pytest.mark.parametrize("rule", [Tight(), Tangent(), Published()], ids=NAMES)
@@ -361,6 +383,26 @@ def test_noise_depends_on_seed_index_and_purpose_alone(kind: str) -> None:
     assert not (unit_noise(kind, Draws(0, (5, 9)), "b", 4, like=like) == both).any()
 
 
+def test_parts_of_a_purpose_are_streams_of_their_own_and_without_parts_nothing_changes() -> None:
+    like = torch.zeros(1, dtype=torch.float64)
+    blocks = [Draws(3, (7,)).normal("smooth", 5, like=like, part=part) for part in (None, 0, 1, 2, 10**6)]
+    assert all(not (one == other).any() for i, one in enumerate(blocks) for other in blocks[:i])
+    assert blocks[0][0].tolist() == pytest.approx(
+        np.random.Generator(np.random.Philox([3, 7, zlib.crc32(b"smooth")])).standard_normal(5).tolist(), rel=0
+    )
+
+
+def test_no_two_chunks_of_a_million_draws_are_alike_though_their_names_would_be() -> None:
+    """The checksums of smooth-k and smooth-j-length meet among 40,000 chunks; parts do not."""
+    sums = {zlib.crc32(f"smooth-{k}".encode()): k for k in range(40_000)}
+    twins = [(sums[key], j) for j in range(40_000) if (key := zlib.crc32(f"smooth-{j}-length".encode())) in sums]
+    assert twins
+    like = torch.zeros(1, 4, dtype=torch.float64)
+    for k, j in twins[:3]:
+        one = Draws(0, (0,)).normal("smooth", 4, like=like, part=k)
+        assert not (one == Draws(0, (0,)).normal("smooth-length", 4, like=like, part=j)).any()
+
+
 @pytest.mark.parametrize(("c", "tau"), [(0.8, 0.25), (0.97, 0.3)])
 @pytest.mark.parametrize("d", [2, 3, 10])
 def test_a_piecewise_constant_field_meets_tight_with_equality_under_the_program_s_noise(
@@ -413,8 +455,10 @@ def test_a_bounded_attribution_is_never_longer_than_its_limit(bounding: Bounding
     M = bounding.limit(g.norm(dim=2))
     bounded = bounding(g, M)
     assert bounded.isfinite().all()
-    # a quotient, a product and a norm of 50 entries
-    assert (bounded.double().norm(dim=2) <= M.double()[:, None] * (1 + 8 * torch.finfo(dtype).eps)).all()
+    for limit, rows in zip(M.tolist(), bounded.tolist(), strict=True):
+        assert all(
+            math.hypot(*row) <= limit * (1 if isinstance(bounding, ClipAt | Clip) else 1 + 1e-15) for row in rows
+        )
     assert (bounded[:, 9] == 0).all()
 
 
@@ -436,8 +480,28 @@ def test_clipping_leaves_short_vectors_alone_and_shortens_long_ones_along_themse
     length = g.double().norm(dim=2)
     short = length[0] < 0.5
     assert 0 < int(short.sum()) < 12
-    assert torch.equal(found[0, short], g[0, short])
+    assert torch.equal(found[0, short], g[0, short].double())
     assert torch.allclose(found[0, ~short].double().norm(dim=1), torch.tensor(0.5, dtype=torch.float64), rtol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-16, 1e20, 1e37])
+def test_clipping_keeps_the_direction_of_tiny_and_huge_float32_gradients(scale: float) -> None:
+    g = (scale * torch.linspace(-1, 1, 9, dtype=torch.float64)).float()[None, None]
+    for limit in (scale / 2, 10 * scale):
+        (found,) = ClipAt(limit)(g, torch.tensor([limit], dtype=torch.float64))[0]
+        length = min(limit, math.hypot(*g.flatten().tolist()))
+        assert math.hypot(*found.tolist()) == pytest.approx(length, rel=1e-12)
+        assert slow.cosine(found.numpy(), g[0, 0].double().numpy()) == pytest.approx(1, rel=1e-12)
+
+
+def test_a_pilot_draw_that_is_not_finite_counts_as_zero() -> None:
+    lengths = torch.arange(1.0, 102.0)[None].repeat(3, 1)
+    lengths[0, 50], lengths[1, 50], lengths[2, :] = math.nan, math.inf, math.nan
+    zeroed = lengths[0].clone()
+    zeroed[50] = 0
+    expected = float(torch.quantile(zeroed, 0.3))
+    assert Clip(0.3).limit(lengths).tolist() == pytest.approx([expected, expected, 1.0])
+    assert expected > 2
 
 
 def test_clip_takes_the_quantile_of_its_pilot_for_each_sample() -> None:

@@ -217,7 +217,8 @@ def test_the_length_is_that_of_the_mean_of_directions_under_the_program_s_noise(
     for row in on(*words, "--eps", 0.01, "--limit", 2).rows:
         x, y, index = image(work, int(row["index"])), int(row["target"]), int(row["index"])
         like = x.flatten(1)
-        noise = [0.7 * unit_noise("uniform", Draws(0, (index,)), f"smooth-{k}", CHUNK, like=like)[0] for k in range(4)]
+        draws = Draws(0, (index,))
+        noise = [0.7 * unit_noise("uniform", draws, "smooth", CHUNK, like=like, part=k)[0] for k in range(4)]
         z = (x + torch.cat(noise).view(100, 1, 8, 8)).requires_grad_()
         at = [1.0] if attribution != "integrated-gradients" else ((nodes + 1) / 2).tolist()
         share = [1.0] if attribution != "integrated-gradients" else (weights / 2).tolist()

@@ -14,9 +14,29 @@ from torch import Tensor
 from attrcert.errors import UsageError
 from attrcert.vocabulary import parse_number
 
+WITHIN = 1 - 1e-13  # what is clipped stays below M though norms and products round
+
+
+def length(g: Float[Tensor, "*b n"]) -> Float[Tensor, "*b 1"]:
+    """|g| in double precision, whatever its size."""
+    scaled, largest = _scaled(g)
+    return largest * scaled.norm(dim=-1, keepdim=True)
+
+
+def unit(g: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
+    """g / |g| in double precision, and 0 where g = 0."""
+    scaled, _ = _scaled(g)
+    return scaled / scaled.norm(dim=-1, keepdim=True).clamp_min(1.0)  # its largest entry is 1
+
+
+def _scaled(g: Float[Tensor, "*b n"]) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b 1"]]:
+    """g over its largest entry, and that entry: squares of the quotient neither over- nor underflow."""
+    largest = g.abs().amax(dim=-1, keepdim=True).double()
+    return g / torch.where(largest > 0, largest, 1.0), largest
+
 
 class Bounding(Protocol):
-    """A way to bound vectors: `pilot` draws of |g| tell M, then every vector is bounded by it."""
+    """A way to bound vectors: `pilot` draws of |g| tell M, then every vector is bounded by it, in double precision."""
 
     @property
     def pilot(self) -> int: ...
@@ -36,9 +56,7 @@ class Unit:
         return lengths.new_ones(len(lengths))
 
     def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        largest = g.abs().amax(dim=2, keepdim=True)
-        scaled = g / torch.where(largest > 0, largest, 1.0)  # first, or small gradients underflow when squared
-        return scaled / scaled.norm(dim=2, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
+        return unit(g)
 
 
 @dataclass(frozen=True)
@@ -55,8 +73,8 @@ class ClipAt:
         return lengths.new_full((len(lengths),), self.M)
 
     def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        length = g.norm(dim=2, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
-        return g * (M[:, None, None] / length).clamp_max(1.0)
+        most, size = WITHIN * M.double()[:, None, None], length(g)
+        return g * torch.where(size > most, most / size, 1.0)
 
 
 @dataclass(frozen=True)
@@ -67,8 +85,8 @@ class Clip:
     pilot: int = 100
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
-        # an attribution that is 0 wherever the pilot looked is clipped at 1: any M is valid
-        M = torch.quantile(lengths, self.quantile, dim=1)
+        """A draw that is not finite counts as 0, as it will in the mean; where the quantile is 0 any M is valid, and is 1."""
+        M = torch.quantile(torch.where(lengths.isfinite(), lengths, 0.0), self.quantile, dim=1)
         return torch.where(M > 0, M, 1.0)
 
     def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
@@ -87,7 +105,7 @@ class SampleMaximum:
         return lengths.new_full((len(lengths),), torch.inf)
 
     def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        return g
+        return g.double()
 
 
 def parse_bounding(text: str) -> Bounding:

@@ -19,28 +19,30 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.attributions.bounded import Bounding
+from attrcert.attributions.bounded import Bounding, unit
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import Projections, pilot_size
 from attrcert.geometry.generalised_chi_square import quantile
 
 CHUNK = 25  # draws between two updates of the direction
-ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of M: what rounding may do to a projection
+ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of M: what rounding may do to a projection, or storing g
 MapsAt = Callable[[Float[Tensor, "b m n"]], Float[Tensor, "b m n"]]
 
 
-def unit_noise(kind: str, draws: Draws, purpose: str, m: int, *, like: Float[Tensor, "b n"]) -> Float[Tensor, "b m n"]:
+def unit_noise(
+    kind: str, draws: Draws, purpose: str, m: int, *, like: Float[Tensor, "b n"], part: int | None = None
+) -> Float[Tensor, "b m n"]:
     """Noise of radius or standard deviation 1: uniform in the l2 ball (a direction, and U^(1/d) as its length), or normal."""
     d = like.shape[1]
-    normals = draws.normal(purpose, m, d, like=like)
+    normals = draws.normal(purpose, m, d, like=like, part=part)
     if kind == "gaussian":
         return normals
-    uniform = torch.erf(draws.normal(f"{purpose}-length", m, 1, like=like).abs() / sqrt(2))
+    uniform = torch.erf(draws.normal(f"{purpose}-length", m, 1, like=like, part=part).abs() / sqrt(2))
     return uniform ** (1 / d) * torch.nn.functional.normalize(normals, dim=2)
 
 
 class Estimate:
-    """What the draws of some samples at one radius have shown so far. `maps(noise)` are the attributions at x + noise."""
+    """What the draws of some samples at one radius have shown so far, summed and projected in double precision."""
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Estimate:
         self.M = M
         self.total = torch.zeros_like(like, dtype=torch.float64)
         self.squares = torch.zeros_like(like, dtype=torch.float64)
-        self.direction = torch.zeros_like(like)
+        self.direction = torch.zeros_like(like, dtype=torch.float64)
         self.largest = torch.zeros_like(M, dtype=torch.float64)
         self.count = 0
         self._pilot_parts: list[Tensor] = []
@@ -66,18 +68,18 @@ class Estimate:
         """The attributions at m more draws; those that are not finite count as 0, which is bounded like any other."""
         finite = g.isfinite().all(dim=2, keepdim=True)
         X = self._bounding(torch.where(finite, g, 0.0), self.M)
-        projected = torch.einsum("bmn,bn->bm", X, self.direction).double()
+        projected = torch.einsum("bmn,bn->bm", X, self.direction)
         limit = self.M.double()[:, None]
         clamped = torch.minimum(torch.maximum(projected, -limit), limit)
         piloting = self.count < self._pilot
         if self.count:
             (self._pilot_parts if piloting else self._later_parts).append(clamped)
         self.count += X.shape[1]
-        self.total += X.sum(dim=1, dtype=torch.float64)
-        self.squares += X.square().sum(dim=1, dtype=torch.float64)
-        self.largest = torch.maximum(self.largest, g.norm(dim=2).amax(dim=1).double())
+        self.total += X.sum(dim=1)
+        self.squares += X.square().sum(dim=1)
+        self.largest = torch.maximum(self.largest, X.norm(dim=2).amax(dim=1))
         if piloting or not self._fixed:
-            self.direction = torch.nn.functional.normalize(self.total, dim=1).to(self.direction.dtype)
+            self.direction = unit(self.total)
 
     def projections(self) -> list[Projections]:
         """Of each sample, for a confidence bound."""

@@ -76,7 +76,7 @@ class SmoothGroup:
         bool,
         typer.Option(
             "--simultaneous",
-            help="--failure for all samples together (a union bound), not for each.",
+            help="--failure for all samples and radii together (a union bound), not for each.",
             rich_help_panel=SMOOTHING,
         ),
     ] = DEFAULTS.simultaneous
@@ -129,7 +129,9 @@ class ThresholdGroup:
     corrected: Annotated[
         bool,
         typer.Option(
-            "--corrected", help="Search with the measured correction c(eps) in the bound.", rich_help_panel="Threshold"
+            "--corrected",
+            help="Search with the measured correction c(eps): an eps at which the corrected bound meets the threshold (below it may not).",
+            rich_help_panel="Threshold",
         ),
     ] = False
 

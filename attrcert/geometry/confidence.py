@@ -41,8 +41,15 @@ class Projections:
     total: int
 
     def continued(self, draws: int) -> "Projections":
-        """As if `draws` more came, each projected as far as the mean is long: better than can be expected of them."""
-        more = np.full(draws, min(self.mean_norm, self.M))
+        """As if `draws` more came, each as long as can be hoped for: three standard errors above |mean of all X| or the mean of the
+        later projections, and M at most.
+
+        Not a bound: it decides when to stop, and no claim rests on it.
+        """
+        later, hoped = self.later, self.M
+        if len(later):
+            hoped = min(self.M, max(self.mean_norm, float(later.mean())) + 3 * float(later.std()) / sqrt(len(later)))
+        more = np.full(draws, hoped)
         return replace(self, later=np.concatenate([self.later, more]), total=self.total + draws)
 
 

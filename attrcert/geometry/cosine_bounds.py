@@ -16,13 +16,14 @@ and is false: a network of four ReLUs breaks it. It is here for comparison, and 
 """
 
 from dataclasses import dataclass
-from math import asin, cos, sqrt
+from math import sqrt
 from typing import Protocol
 
 from attrcert.registry import Family
 from attrcert.vocabulary import Guarantee
 
 BELOW = 1e-12  # relative, towards the weaker claim
+ULPS = 1e-15  # relative: more than the roundings of a product of a few factors
 
 
 class Rule(Protocol):
@@ -45,10 +46,12 @@ class Tight:
         if c <= 2 * tau:
             return None
         if _far(c, tau):
-            return sqrt(1 - (2 * tau / c) ** 2) * (1 - BELOW)
-        om = (1 - c) * (2 * tau - (1 - c)) / (2 * c * (1 - tau))
-        angle = 2 * asin(sqrt(max(om, 0.0) / 2)) + asin(tau / (1 - tau))
-        return cos(angle) * (1 - BELOW)
+            return _tangent(c, tau)
+        # cos(phi + asin u) with cos(phi) = 1 - om and cos(asin u) = sqrt(1 - 2 tau) / (1 - tau): no digit is lost near a right
+        # angle but in the difference, whose parts are rounded towards the weaker claim
+        om = max(0.0, (1 - c) * (2 * tau - (1 - c)) / (2 * c * (1 - tau)) * (1 + ULPS))
+        difference = (1 - om) * sqrt(1 - 2 * tau) * (1 - ULPS) - tau * sqrt(om * (2 - om)) * (1 + ULPS)
+        return max(0.0, difference / (1 - tau) * (1 - BELOW))
 
     def largest_tau(self, c: float, T: float) -> float:
         T = _above(T)
@@ -68,7 +71,7 @@ class Tangent:
     guarantee: Guarantee = Guarantee.CONFIDENCE
 
     def cosine(self, c: float, tau: float) -> float | None:
-        return None if c <= 2 * tau else sqrt(1 - (2 * tau / c) ** 2) * (1 - BELOW)
+        return None if c <= 2 * tau else _tangent(c, tau)
 
     def largest_tau(self, c: float, T: float) -> float:
         return c * sqrt(1 - _above(T) ** 2) / 2 * (1 - BELOW)
@@ -92,9 +95,15 @@ def _above(T: float) -> float:
     return min(1.0, T * (1 + 2 * BELOW))
 
 
+def _tangent(c: float, tau: float) -> float:
+    """sqrt(1 - x^2), x = 2 tau / c < 1, from below though x is close to 1."""
+    x = min(1.0, 2 * tau / c * (1 + ULPS))
+    return sqrt((1 - x) * (1 + x)) * (1 - BELOW)
+
+
 def _far(c: float, tau: float) -> bool:
-    """Where the middle part R2 is not held back by its own bound."""
-    return c * c <= (1 - tau) ** 2 + 3 * tau * tau
+    """Where the middle part R2 is not held back by its own bound; in doubt it is not, which is the weaker claim."""
+    return c * c <= ((1 - tau) ** 2 + 3 * tau * tau) * (1 + ULPS)
 
 
 RULES: Family[Rule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})

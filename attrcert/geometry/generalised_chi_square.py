@@ -39,8 +39,19 @@ def distribution(
 
 
 def quantile(p: float, weights: Float64[ndarray, " n"], shifts: Float64[ndarray, " n"]) -> float:
-    """The q with P(Q <= q) = p, to six digits."""
+    """The q with P(Q <= q) = p, to six digits with many weights.
+
+    With few weights and small shifts the trapezoid sum ends before it has converged (errors of 1e-3 with one and of 1e-6 with two were
+    seen), and a q of so small a p has fewer digits. Where even the low end of the search has more mass than p, it is returned: 0 as a
+    rule; and likewise the high end where it has less.
+    """
     mean = float(np.sum(weights * (1 + shifts**2)))
     deviation = float(np.sqrt(np.sum(2 * weights**2 * (1 + 2 * shifts**2))))
     low, high = max(0.0, mean - SPAN * deviation), mean + SPAN * deviation
-    return float(brentq(lambda q: distribution(q, weights, shifts) - p, low, high, rtol=1e-6))
+
+    def excess(q: float) -> float:
+        return distribution(q, weights, shifts) - p
+
+    if excess(low) >= 0:
+        return low
+    return high if excess(high) <= 0 else float(brentq(excess, low, high, rtol=1e-6))

@@ -46,9 +46,13 @@ def invert_subject(subject: Subject) -> dict[int, list[Row]]:
 
 
 def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: bool) -> Float[Tensor, " b"]:
-    """eps with bound(eps) <= deviation; infinite where the linearised attribution does not move at all."""
+    """eps with bound(eps) <= deviation; infinite where the linearised attribution does not move at all, 0 where no bound of it is known.
+
+    With the correction it is an eps at which the corrected bound is kept, never above the plain one; c need not rise with eps, so that
+    below it the bound may be exceeded.
+    """
     upper = bounded.worst.upper
-    plain = torch.where(upper > 0, deviation / upper * (1 - BELOW), torch.inf)
+    plain = torch.where(upper.isnan(), 0.0, torch.where(upper == 0, torch.inf, deviation / upper * (1 - BELOW)))
     if not corrected or not bool(plain.isfinite().any()):
         return plain
     still, plain = plain.isinf(), torch.where(plain.isinf(), 1.0, plain)
@@ -76,4 +80,6 @@ def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> R
     }
     if eps == float("inf"):  # J = 0: no first-order figure limits eps
         cells["status"] = Status.VACUOUS.value
+    if not bounded.worst.upper[i].isfinite():
+        cells["status"] = Status.NOT_CONVERGED.value
     return cells

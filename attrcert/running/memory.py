@@ -43,7 +43,7 @@ def batch_size(
 
 def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:
     """Samples whose chunks of noise, noisy images and attributions fit into `memory` bytes."""
-    each = 8 * CHUNK * x[0].numel() * x.element_size()
+    each = 8 * CHUNK * x[0].numel() * 8  # bounded and summed in double precision
     return max(1, min(memory // each, MOST_SAMPLES["cpu"]))
 
 

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.attributions.bounded import parse_bounding
+from attrcert.attributions.bounded import length, parse_bounding
 from attrcert.certificates.smoothing import CHUNK, Estimate, clt_length, lower_length, unit_noise
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import CONFIDENCES, Projections, pilot_size
@@ -23,6 +23,7 @@ from attrcert.types import Batch
 from attrcert.vocabulary import Guarantee, Status
 
 LOOK_EVERY = 4  # chunks between two looks at whether a sample may stop
+TO_TRY = "no radius of the grid passed: try larger ones, more samples, a smaller eps or a lower cosine"
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,14 @@ class Certify:
 
     @property
     def failure(self) -> float:
-        """Of one test: the run's, shared by the samples and by the radii that a choice is made from."""
-        q = self.config.failure / (self.all_samples if self.config.simultaneous else 1)
-        choosing = self.config.best or (self.config.task == "min-radius" and self.config.search == "smallest")
-        return q / (len(self.config.spread) if choosing else 1)
+        """Of one test: the run's, shared by all samples and radii that must hold together, or by the radii that a choice is made from.
+
+        `descend` needs no share: a radius is tried only after all larger ones passed, so the first that is wrong to pass decides.
+        """
+        config = self.config
+        choosing = config.best or (config.task == "min-radius" and config.search == "smallest")
+        q = config.failure / (self.all_samples if config.simultaneous else 1)
+        return q / (len(config.spread) if choosing or config.simultaneous else 1)
 
     def noise(self, spread: float) -> Noise:
         return UniformBall(spread) if self.config.smooth == "uniform" else Gaussian(spread)
@@ -90,7 +95,7 @@ class Certify:
         estimates = {spread: self._begun(spread) for spread in config.spread}
         drawn = 0
         for number, m in enumerate(_chunks(config.samples)):
-            unit = unit_noise(config.smooth, self._draws(active), f"smooth-{number}", m, like=self._flat(active))
+            unit = self._unit(active, m, number)
             for spread, estimate in estimates.items():
                 estimate.add(self.maps(active, spread * unit))
             drawn += m
@@ -113,10 +118,7 @@ class Certify:
         everyone = torch.arange(len(self.batch.indices), device=self.logits.device)
         estimate = self._begun(spread)
         for number, m in enumerate(_chunks(self.config.samples)):
-            unit = unit_noise(
-                self.config.smooth, self._draws(everyone), f"smooth-{number}", m, like=self._flat(everyone)
-            )
-            estimate.add(self.maps(everyone, spread * unit))
+            estimate.add(self.maps(everyone, spread * self._unit(everyone, m, number)))
         return estimate.mean, estimate.standard_error, [one[spread] for one in self._seen({spread: estimate})]
 
     def maps(self, active: Int64[Tensor, " a"], noise: Float[Tensor, "a m n"]) -> Float[Tensor, "a m n"]:
@@ -132,12 +134,18 @@ class Certify:
         """An estimate with its M; the pilot that tells M is drawn apart and thrown away."""
         config, everyone = self.config, torch.arange(len(self.batch.indices), device=self.logits.device)
         bounding, flat = parse_bounding(config.bounded), self._flat(everyone)
-        lengths = flat.new_zeros(len(flat), 0)
+        lengths = flat.new_zeros(len(flat), 0, dtype=torch.float64)
         if bounding.pilot:
             unit = unit_noise(config.smooth, self._draws(everyone), "smooth-limit", bounding.pilot, like=flat)
-            lengths = self.maps(everyone, spread * unit).norm(dim=2)
+            chunks = self.maps(everyone, spread * unit).split(CHUNK, dim=1)
+            lengths = torch.cat([length(g)[:, :, 0] for g in chunks], dim=1)
         fixed = config.confidence == "empirical-bernstein"
         return Estimate(bounding, bounding.limit(lengths), config.samples, fixed_direction=fixed, like=flat)
+
+    def _unit(self, active: Int64[Tensor, " a"], m: int, number: int) -> Float[Tensor, "a m n"]:
+        """The noise of chunk `number` at radius or sigma 1."""
+        draws = self._draws(active)
+        return unit_noise(self.config.smooth, draws, "smooth", m, like=self._flat(active), part=number)
 
     def _draws(self, active: Int64[Tensor, " a"]) -> Draws:
         return Draws(self.config.seed, self.batch.indices).select(active)
@@ -173,17 +181,15 @@ class Certify:
         return RULES.make(self.config.rule).cosine(seen.c, self.noise(spread).tau(eps, self.d))
 
     def _decided(self, seen: dict[float, Seen]) -> bool:
-        """Whether every case is certified, or is out of reach: even if all draws left were as long as the mean, which is biased
-        upwards, the bound would be too short.
+        """Whether every case is certified, or is out of reach: even if all draws left were as long as can be hoped for, the bound would
+        be too short.
         """
         for eps in self.config.eps:
             for T in self.config.min_cosine:
-                reached = [(self.cosine(one, r, eps) or -1.0) >= T for r, one in seen.items()]
-                possible = [
-                    (self.cosine(replace(one, lower=one.hoped), r, eps) or -1.0) >= T for r, one in seen.items()
-                ]
-                if reached != possible:
-                    return False
+                for r, one in seen.items():
+                    hoped = replace(one, lower=one.hoped)
+                    if _meets(self.cosine(one, r, eps), T) != _meets(self.cosine(hoped, r, eps), T):
+                        return False
         return True
 
     def common(self, i: int) -> dict[str, Cell]:
@@ -253,18 +259,18 @@ class Certify:
         return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
 
     def _radius(self, seen: dict[float, Seen], eps: float, T: float) -> dict[str, Cell]:
-        """The smallest radius of the grid at which the threshold was certified."""
+        """The smallest radius of the grid at which the threshold was certified; where none was, the best cosine that was."""
         cosines = {r: self.cosine(one, r, eps) for r, one in sorted(seen.items())}
-        passing = [r for r, cosine in cosines.items() if cosine is not None and cosine >= T]
         if self.config.search == "descend":
-            passing = _from_the_top(cosines, T)
+            cosines = _to_the_first_failure(cosines, T)
+        passing = [r for r, cosine in cosines.items() if _meets(cosine, T)]
         tried = "; ".join(f"{r:g}: {'none' if c is None else f'{c:.6g}'}" for r, c in cosines.items())
         cells: dict[str, Cell] = {"eps": eps, "threshold_kind": "cosine", "threshold": T, "radii_tried": tried}
         known = {r: cosine for r, cosine in cosines.items() if cosine is not None}
         if not passing:
-            best = max(known, key=lambda r: known[r]) if known else None
-            reached = {**self._drawn(seen[best], best), "cosine": known[best]} if best is not None else {}
-            return {**cells, **reached, "status": Status.INFEASIBLE.value}
+            best = max(known, key=lambda r: known[r]) if known else max(cosines)
+            reached = {**self._drawn(seen[best], best), "cosine": cosines[best]}
+            return {**cells, **reached, "status": Status.INFEASIBLE.value, "message": TO_TRY}
         r = min(passing)
         found: dict[str, Cell] = {"radius_min": r, "cosine": known[r], "tau": self.noise(r).tau(eps, self.d)}
         return {**cells, **self._drawn(seen[r], r), **found, "angle_deg": degrees(acos(known[r])) * (1 + 1e-12)}
@@ -282,15 +288,14 @@ def _chunks(samples: int) -> Iterator[int]:
         yield min(CHUNK, samples - drawn)
 
 
-def _from_the_top(cosines: dict[float, float | None], T: float) -> list[float]:
-    """The radii from the largest down to the last before the first failure."""
-    passing = []
-    for r in sorted(cosines, reverse=True):
-        cosine = cosines[r]
-        if cosine is None or cosine < T:
-            break
-        passing.append(r)
-    return passing
+def _meets(cosine: float | None, T: float) -> bool:
+    return cosine is not None and cosine >= T
+
+
+def _to_the_first_failure(cosines: dict[float, float | None], T: float) -> dict[float, float | None]:
+    """The radii from the first that fails, coming from the largest, upwards: no other was tested at the stated failure."""
+    failing = [r for r, cosine in cosines.items() if not _meets(cosine, T)]
+    return {r: cosine for r, cosine in cosines.items() if not failing or r >= max(failing)}
 
 
 def published_radii(config: SmoothConfig, d: int, ratio: float) -> list[tuple[float, float, float]]:

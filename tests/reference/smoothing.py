@@ -28,6 +28,16 @@ def cosine(a: ndarray, b: ndarray) -> float:
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
+def exact_cosine(c: float, tau: float, *, tight: bool) -> "mp.mpf":
+    """The rule's cosine in many digits, of those very numbers."""
+    with mp.workdps(DIGITS):
+        ratio, t = mp.mpf(c), mp.mpf(tau)
+        if not tight or ratio * ratio <= (1 - t) ** 2 + 3 * t * t:
+            return mp.sqrt(1 - (2 * t / ratio) ** 2)
+        om = (1 - ratio) * (2 * t - (1 - ratio)) / (2 * ratio * (1 - t))
+        return mp.cos(2 * mp.asin(mp.sqrt(om / 2)) + mp.asin(t / (1 - t)))
+
+
 def random_triples(c: float, tau: float, dim: int, n: int, seed: int) -> ndarray:
     """Cosines of h = c e and R2 + R3 over random R2, R3 that the bounds allow, many of them on their spheres."""
     rng = np.random.default_rng(seed)
