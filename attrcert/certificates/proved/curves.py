@@ -1,0 +1,212 @@
+"""Smooth activations s, and enclosures of s', of the secants of s and of the secants of s' over intervals.
+
+A secant of s from z is (s(z+t) - s(z)) / t, the mean of s' between z and z+t. Where s' is monotone between z and z+t it lies between
+s'(z) and the secant at the end; elsewhere it lies in the range of s'. The same holds one derivative higher. Ranges of s' and s''
+are those of the ends of the interval and of the critical points inside.
+
+Only s' must be Lipschitz: ELU (alpha 1), whose s'' jumps, is among them.
+
+Notation: value s, slope s', bend s''; `turns` are the zeros of s'', where s' turns, `flexes` those of s''', where s'' turns (and the
+jumps of s'').
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import log, pi, sqrt
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Vector = Float[Tensor, "b n"]
+Function = Callable[[Tensor], Tensor]
+CANCELLATION = 8 * torch.finfo(torch.float64).eps  # of either value, in a difference of two
+
+
+class Curve(Protocol):
+    """An activation with two derivatives, computed without cancellation."""
+
+    @property
+    def turns(self) -> tuple[float, ...]: ...
+    @property
+    def flexes(self) -> tuple[float, ...]: ...
+    def value(self, z: Tensor) -> Tensor: ...
+    def slope(self, z: Tensor) -> Tensor: ...
+    def bend(self, z: Tensor) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Range:
+    """low <= ... <= high, entry by entry."""
+
+    low: Vector
+    high: Vector
+
+    @property
+    def centre(self) -> Vector:
+        return (self.low + self.high) / 2
+
+    @property
+    def radius(self) -> Vector:
+        return (self.high - self.low) / 2
+
+    def __mul__(self, other: "Range") -> "Range":
+        ends = torch.stack([a * b for a in (self.low, self.high) for b in (other.low, other.high)])
+        return Range(ends.amin(dim=0), ends.amax(dim=0))
+
+    def meet(self, other: "Range") -> "Range":
+        """Where both hold."""
+        return Range(torch.maximum(self.low, other.low), torch.minimum(self.high, other.high))
+
+    def join(self, other: "Range") -> "Range":
+        """Where one of them holds."""
+        return Range(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
+
+
+def slopes(curve: Curve, z: Vector, r: Vector) -> Range:
+    """s' over [z - r, z + r]."""
+    return _extent(curve.slope, curve.turns, z - r, z + r)
+
+
+def secants(curve: Curve, z: Vector, r: Vector) -> Range:
+    """(s(z+t) - s(z)) / t over 0 < |t| <= r, and s'(z)."""
+    left, right = (_one_side(curve.value, curve.slope, curve.turns, z, t) for t in (-r, r))
+    return left.join(right)
+
+
+def bends(curve: Curve, z: Vector, r: Vector) -> Range:
+    """(s'(z+t) - s'(z)) / t over 0 < |t| <= r, and s''(z) where it exists."""
+    left, right = (_one_side(curve.slope, curve.bend, curve.flexes, z, t) for t in (-r, r))
+    return left.join(right)
+
+
+def _extent(function: Function, critical: tuple[float, ...], low: Vector, high: Vector) -> Range:
+    ends = Range(function(low), function(low)).join(Range(function(high), function(high)))
+    for point in critical:
+        inside = (low <= point) & (point <= high)
+        peak = function(low.new_tensor(point)).expand_as(low)
+        ends = Range(
+            torch.where(inside, torch.minimum(ends.low, peak), ends.low),
+            torch.where(inside, torch.maximum(ends.high, peak), ends.high),
+        )
+    return ends
+
+
+def _one_side(function: Function, derivative: Function, critical: tuple[float, ...], z: Vector, t: Vector) -> Range:
+    low, high = torch.minimum(z, z + t), torch.maximum(z, z + t)
+    derivatives = _extent(derivative, critical, low, high)
+    first, last = function(z), function(z + t)
+    length = torch.where(t == 0, 1.0, t)
+    end, start = torch.where(t == 0, derivative(z), (last - first) / length), derivative(z)
+    doubt = CANCELLATION * (first.abs() + last.abs()) / length.abs()
+    monotone = torch.ones_like(z, dtype=torch.bool)
+    for point in critical:
+        monotone &= (point <= low) | (high <= point)
+    between = Range(torch.minimum(start, end - doubt), torch.maximum(start, end + doubt)).meet(derivatives)
+    return Range(
+        torch.where(monotone, between.low, derivatives.low), torch.where(monotone, between.high, derivatives.high)
+    )
+
+
+def _normal_density(z: Tensor) -> Tensor:
+    return torch.exp(-z * z / 2) / sqrt(2 * pi)
+
+
+@dataclass(frozen=True)
+class Softplus:
+    """ln(1 + exp(beta z)) / beta; torch's linear continuation far to the right is within 2e-9 / beta of it."""
+
+    beta: float = 1.0
+    turns: tuple[float, ...] = ()
+    flexes: tuple[float, ...] = (0.0,)
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.logaddexp(self.beta * z, torch.zeros_like(z)) / self.beta
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(self.beta * z)
+
+    def bend(self, z: Tensor) -> Tensor:
+        return self.beta * torch.sigmoid(self.beta * z) * torch.sigmoid(-self.beta * z)
+
+
+@dataclass(frozen=True)
+class Sigmoid:
+    turns: tuple[float, ...] = (0.0,)
+    flexes: tuple[float, ...] = (-log(2 + sqrt(3)), log(2 + sqrt(3)))
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z) * torch.sigmoid(-z)
+
+    def bend(self, z: Tensor) -> Tensor:
+        return -self.slope(z) * torch.tanh(z / 2)
+
+
+@dataclass(frozen=True)
+class Tanh:
+    turns: tuple[float, ...] = (0.0,)
+    flexes: tuple[float, ...] = (-log(2 + sqrt(3)) / 2, log(2 + sqrt(3)) / 2)
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.tanh(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return 4 * torch.sigmoid(2 * z) * torch.sigmoid(-2 * z)
+
+    def bend(self, z: Tensor) -> Tensor:
+        return -2 * torch.tanh(z) * self.slope(z)
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """z Phi(z), the exact one."""
+
+    turns: tuple[float, ...] = (-sqrt(2), sqrt(2))
+    flexes: tuple[float, ...] = (-2.0, 0.0, 2.0)
+
+    def value(self, z: Tensor) -> Tensor:
+        return z * torch.special.ndtr(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.special.ndtr(z) + z * _normal_density(z)
+
+    def bend(self, z: Tensor) -> Tensor:
+        return _normal_density(z) * (2 - z * z)
+
+
+@dataclass(frozen=True)
+class Silu:
+    """z sigmoid(z)."""
+
+    turns: tuple[float, ...] = (-2.399357280515467, 2.399357280515467)
+    flexes: tuple[float, ...] = (-3.435840993535111, 0.0, 3.435840993535111)
+
+    def value(self, z: Tensor) -> Tensor:
+        return z * torch.sigmoid(z)
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z) * (1 + z * torch.sigmoid(-z))
+
+    def bend(self, z: Tensor) -> Tensor:
+        return torch.sigmoid(z) * torch.sigmoid(-z) * (2 - z * torch.tanh(z / 2))
+
+
+@dataclass(frozen=True)
+class Elu:
+    """z, and exp(z) - 1 below 0: the one ELU (alpha 1) whose slope does not jump. bend(0) is its larger one-sided value."""
+
+    turns: tuple[float, ...] = ()
+    flexes: tuple[float, ...] = (0.0,)
+
+    def value(self, z: Tensor) -> Tensor:
+        return torch.where(z > 0, z, torch.expm1(z.clamp_max(0.0)))
+
+    def slope(self, z: Tensor) -> Tensor:
+        return torch.exp(z.clamp_max(0.0))
+
+    def bend(self, z: Tensor) -> Tensor:
+        return torch.where(z > 0, 0.0, torch.exp(z.clamp_max(0.0)))

@@ -1,0 +1,1 @@
+"""One file an operation: how it is applied, pulled back and read."""

@@ -1,0 +1,35 @@
+"""What the bound needs of an affine operation x -> W x + b: itself, its adjoint, and the same with the moduli of W."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Shape = tuple[int, ...]
+
+
+class Operation(Protocol):
+    """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W."""
+
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]: ...
+    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]: ...
+    def absolute(self) -> "Operation": ...
+
+
+@dataclass(frozen=True)
+class NonNegative:
+    """An operation without bias whose W has no negative entry, with the adjoint that autograd knows."""
+
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+        raise NotImplementedError
+
+    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]:
+        with torch.enable_grad():
+            x = u.new_zeros(len(u), *shape, requires_grad=True)
+            (pulled,) = torch.autograd.grad(self.apply(x), x, u)
+        return pulled
+
+    def absolute(self) -> "NonNegative":
+        return self

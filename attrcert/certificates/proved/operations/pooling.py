@@ -1,0 +1,37 @@
+"""Means over windows and axes: average pooling, adaptive average pooling, mean."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from attrcert.certificates.proved.building import Building, Ref, Unsupported
+from attrcert.certificates.proved.operations.affine import NonNegative
+
+
+@dataclass(frozen=True, eq=False)
+class Pooling(NonNegative):
+    """`pool` takes means."""
+
+    pool: Callable[[Tensor], Tensor]
+
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+        return self.pool(x)
+
+
+def average_pool(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
+    return building.add(Pooling(lambda x: F.avg_pool2d(x, *args, **options)), input)
+
+
+def adaptive_average_pool(building: Building, input: Ref, output_size: Any) -> Ref:
+    return building.add(Pooling(lambda x: F.adaptive_avg_pool2d(x, output_size)), input)
+
+
+def mean(building: Building, input: Ref, dim: Any = None, keepdim: bool = False, **other: Any) -> Ref:
+    axes = (dim,) if isinstance(dim, int) else dim
+    if axes is None or other or 0 in (axis % (len(input.shape) + 1) for axis in axes):
+        raise Unsupported("a mean over the batch", "take means within a sample")
+    return building.add(Pooling(lambda x: x.mean(dim, keepdim)), input)

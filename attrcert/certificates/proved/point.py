@@ -1,0 +1,61 @@
+"""A network at its points x, exactly: pre-activations z, slopes s'(z), sensitivities F = df/da, and the Jacobians B = dz/dx."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.certificates.proved.network import Bend, Carried, Network
+
+ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed in
+
+
+@dataclass(frozen=True)
+class Point:
+    """By the number of the activation; `explained` is the unit vector of the explained logit, `gradient` its gradient."""
+
+    network: Network
+    explained: Float[Tensor, "b k"]
+    z: dict[int, Float[Tensor, "b n"]]
+    slope: dict[int, Float[Tensor, "b n"]]
+    F: dict[int, Float[Tensor, "b n"]]
+    gradient: Float[Tensor, "b d"]
+    B: dict[int, Float[Tensor, "c n d"]]
+
+
+def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
+    values = network.values(x)
+    z = {i: values[network.before(i)].flatten(1) for i in network.curves}
+    slope = {i: network.curve(i).slope(z[i]) for i in z}
+    F = {i: torch.zeros_like(z[i]) for i in z}
+
+    def sensitivity(i: int, carried: Carried | None) -> Carried | None:
+        if carried is None:
+            return None
+        F[i] = carried.centre[:, 0]
+        return Carried((slope[i] * F[i])[:, None])
+
+    def straight(i: int, carried: Carried | None) -> Carried | None:
+        return None if carried is None else Carried(slope[i][:, None] * carried.centre)
+
+    one = torch.nn.functional.one_hot(classes, network.steps[-1].size).to(x)
+    pulled = network.pull(len(network.steps) - 1, Carried(one[:, None]), sensitivity)
+    gradient = torch.zeros_like(x.flatten(1)) if pulled is None else pulled.centre[:, 0]
+    B = {i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, x)], dim=1) for i in z}
+    return Point(network, one, z, slope, F, gradient, B)
+
+
+def unit_rows(network: Network, activation: int, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "k n"], ...]:
+    """The unit vectors of an activation's input, as many at a time as fit."""
+    before = network.before(activation)
+    widest = max(step.size for step in network.steps[: before + 1])
+    identity = torch.eye(network.steps[before].size, dtype=x.dtype, device=x.device)
+    return identity.split(max(1, ELEMENTS // (len(x) * widest)))
+
+
+def rows(network: Network, activation: int, units: Float[Tensor, "k n"], bend: Bend) -> Float[Tensor, "c k d"]:
+    """The rows of the derivative of an activation's input that belong to some unit vectors."""
+    pulled = network.pull(network.before(activation), Carried(units[None]), bend)
+    assert pulled is not None  # every step is reached from the input
+    return pulled.centre

@@ -1,0 +1,65 @@
+"""The ball of perturbations |delta|_p <= radius, p = 2 or infinity, and how far linear maps move its points.
+
+A row moves by at most the radius times its dual norm; several rows together by a norm that is proved: for p = 2 by positive test
+vectors or a Cholesky factor, for p = infinity by the best of Theorem 2's row sums [wang2023practical] and a diagonal scaling.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.draws import Draws
+from attrcert.linalg.maps import Dense
+from attrcert.linalg.proofs import proved_eigenvalue, schur_norm
+from attrcert.linalg.scaling import DiagonalScaling
+from attrcert.vocabulary import Norm, NormKind
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Of each sample's ball."""
+
+    radius: Float[Tensor, " b"]
+    norm: Norm
+
+    @property
+    def round(self) -> bool:
+        """Whether the ball is that of l2."""
+        return self.norm.kind is NormKind.L2
+
+    def scaled(self, factor: float) -> "Reach":
+        return Reach(factor * self.radius, self.norm)
+
+    def each_row(self, A: Float[Tensor, "c m n"]) -> Float[Tensor, "b m"]:
+        """max |A_i delta|."""
+        return self.radius[:, None] * torch.linalg.vector_norm(A, self.norm.dual, dim=2)
+
+    def entries(self, w: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
+        """max |w delta|_2, entry by entry."""
+        return self.radius * (w.abs().amax(dim=1) if self.round else w.norm(dim=1))
+
+    def weighted(
+        self,
+        A: Float[Tensor, "c m n"],
+        weights: Float[Tensor, "b m"],
+        error: Float[Tensor, "b m"],
+        each: Float[Tensor, "b m"],
+    ) -> Float[Tensor, " b"]:
+        """At least |sqrt(weights) (A delta + e)|_2, where |e_i| <= error_i and |(A delta + e)_i| <= each_i."""
+        apart = (weights * each.square()).sum(dim=1).sqrt()
+        if not self.round:
+            return apart
+        together = self.radius * schur_norm(A, weights) + (weights * error.square()).sum(dim=1).sqrt()
+        return torch.minimum(apart, together)
+
+    def whole(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
+        """At least |A delta|_2, closely."""
+        G = A.mT @ A
+        if self.round:
+            return self.radius * proved_eigenvalue(G, draws).sqrt()
+        D, _ = DiagonalScaling()(Dense(A), draws)
+        narrow = D.rsqrt()
+        value = proved_eigenvalue(narrow[:, :, None] * G * narrow[:, None, :], draws) * D.sum(dim=1)
+        return self.radius * torch.minimum(value, G.abs().sum(dim=(1, 2))).sqrt()
