@@ -9,11 +9,11 @@ from typing import Any, Generic, TypeVar
 from attrcert.errors import UsageError
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UsageError:
-    """The error for a name that is not in a family, with the nearest one."""
+def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `attrcert catalogue`") -> UsageError:
+    """The error for a name that is not in a family, with the nearest one, or `where` they are explained."""
     names = sorted(known)
     near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else "see `attrcert catalogue`"
+    hint = f"did you mean {near[0]!r}?" if near else where
     return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=hint)
 
 

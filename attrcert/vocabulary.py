@@ -115,6 +115,21 @@ def parse_number(text: str, name: str = "") -> float:
     return value
 
 
+def parse_bounding(text: str) -> tuple[str, float]:
+    """What bounds an attribution, and its number: unit, sample-max, clip:Q or clip-at:M."""
+    word, _, number = text.partition(":")
+    if text in ("unit", "sample-max"):
+        return text, 1.0
+    if word in ("clip", "clip-at") and number:
+        value = parse_number(number, "--bounded")
+        if 0 < value < (1 if word == "clip" else math.inf):
+            return word, value
+    raise UsageError(
+        f"--bounded must be unit, clip:Q with 0 < Q < 1, or clip-at:M with M > 0, got {text!r}",
+        hint="e.g. --bounded clip:0.1",
+    )
+
+
 def parse_eps(text: str | float) -> float:
     """A perturbation size in pixel units."""
     eps = parse_number(text) if isinstance(text, str) else float(text)

@@ -12,7 +12,7 @@ from reference import smoothing as slow
 from scipy.stats import binomtest, kstest
 from torch import Tensor, nn
 
-from attrcert.attributions.bounded import Bounding, Clip, ClipAt, Unit, parse_bounding
+from attrcert.attributions.bounded import Bounding, Clip, ClipAt, Unit, make_bounding
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
@@ -516,16 +516,16 @@ def test_clip_takes_the_quantile_of_its_pilot_for_each_sample() -> None:
 )
 def test_a_bounding_that_bounds_nothing_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="must be unit, clip:Q"):
-        parse_bounding(text)
+        make_bounding(text)
 
 
 @pytest.mark.parametrize("text", ["clip:nan", "clip:x", "clip-at:inf", "clip-at:1/0"])
 def test_a_limit_that_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="number"):
-        parse_bounding(text)
+        make_bounding(text)
 
 
 def test_words_for_boundings_mean_what_they_say() -> None:
-    assert parse_bounding("unit") == Unit()
-    assert parse_bounding("clip:0.1") == Clip(0.1)
-    assert parse_bounding("clip-at:3/2") == ClipAt(1.5)
+    assert make_bounding("unit") == Unit()
+    assert make_bounding("clip:0.1") == Clip(0.1)
+    assert make_bounding("clip-at:3/2") == ClipAt(1.5)

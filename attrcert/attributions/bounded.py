@@ -4,6 +4,7 @@
 a pilot sample of the noise that is thrown away. What is certified is the smoothed attribution of that bounded g.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.errors import UsageError
-from attrcert.vocabulary import parse_number
+from attrcert.vocabulary import parse_bounding
 
 WITHIN = 1 - 1e-13  # what is clipped stays below M though norms and products round
 
@@ -108,16 +108,17 @@ class SampleMaximum:
         return g.double()
 
 
-def parse_bounding(text: str) -> Bounding:
-    """unit, clip:Q or clip-at:M."""
-    word, colon, number = text.partition(":")
-    if text in ("unit", "sample-max"):
-        return Unit() if text == "unit" else SampleMaximum()
-    if word == "clip" and colon and 0 < parse_number(number) < 1:
-        return Clip(parse_number(number))
-    if word == "clip-at" and colon and parse_number(number) > 0:
-        return ClipAt(parse_number(number))
-    raise UsageError(
-        f"the bounding must be unit, clip:Q with 0 < Q < 1, or clip-at:M with M > 0, got {text!r}",
-        hint="e.g. --bounded clip:0.1",
-    )
+def make_bounding(text: str) -> Bounding:
+    """Of the words of --bounded."""
+    word, number = parse_bounding(text)
+    if word in ("clip", "clip-at"):
+        return Clip(number) if word == "clip" else ClipAt(number)
+    return Unit() if word == "unit" else SampleMaximum()
+
+
+BOUNDINGS: Mapping[str, type[Bounding]] = {
+    "unit": Unit,
+    "clip:Q": Clip,
+    "clip-at:M": ClipAt,
+    "sample-max": SampleMaximum,
+}

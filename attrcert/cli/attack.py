@@ -8,7 +8,7 @@ import typer
 
 from attrcert.cli import options
 from attrcert.cli.execution import execute
-from attrcert.cli.groups import Context, with_groups
+from attrcert.cli.groups import Context, said, with_groups
 from attrcert.errors import UsageError
 from attrcert.records import METRIC_NAMES
 from attrcert.running.config import ATTACK_NAMES, AttackConfig
@@ -163,5 +163,4 @@ def attack(
 
 def _unsaid(context: Any, settings: Any) -> dict[str, Any]:
     """Those of a preset's settings that were not given on the command line."""
-    said = {name for name in settings if getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"}
-    return {name: value for name, value in settings.items() if name not in said}
+    return {name: value for name, value in settings.items() if not said(context, name)}

@@ -6,7 +6,7 @@ import typer
 
 from attrcert.cli import options
 from attrcert.cli.execution import execute
-from attrcert.cli.groups import with_groups
+from attrcert.cli.groups import Context, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
 from attrcert.running.config import BoundConfig, RunConfig
@@ -14,6 +14,7 @@ from attrcert.running.config import BoundConfig, RunConfig
 
 @with_groups
 def bound(
+    context: Context,
     method: options.MethodGroup,
     smoothing: SmoothGroup,
     model: options.ModelGroup,
@@ -40,7 +41,7 @@ def bound(
     """
     config: RunConfig
     if smoothing.smooth is None:
-        smoothing.unused()
+        smoothing.unused(context)
         config = BoundConfig(**method.single(), **run.settings(), loss_hessian=loss_hessian)
     else:
         if loss_hessian:

@@ -1,18 +1,22 @@
 """From a configuration to rows, a table on stdout and an exit code: what every computing command does."""
 
 import json
+import math
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from attrcert.cli.console import talk
 from attrcert.cli.options import OutputGroup, RunGroup
 from attrcert.cli.session import compute
+from attrcert.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
     from attrcert.records import Row
@@ -52,6 +56,17 @@ def execute(
         raise typer.Exit(4)
 
 
+def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) -> None:
+    """A closed form on stdout: lines for people, or the same as JSON, where what has no end is null."""
+    if results.format not in ("table", "json"):
+        raise UsageError(f"a closed form has no rows: --format must be table or json, got {results.format}")
+    if results.format == "table":
+        typer.echo("\n".join(lines))
+        return
+    finite = [{name: None if cell == math.inf else cell for name, cell in fact.items()} for fact in facts]
+    typer.echo(json.dumps(finite, indent=1))
+
+
 def _tables(
     run: "Run", rows: "list[Row]", summary: "Summary", attacks: "tuple[AttackSummary, ...]", *, auc: bool
 ) -> "tuple[TextTable, ...]":
@@ -64,6 +79,16 @@ def _tables(
     if run.config.command == "max-eps":
         return (max_eps_table(summary, rows),)
     return (smooth_table(summary, rows) if run.config.command == "smooth" else bound_table(summary),)
+
+
+def _as_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
+    """What the table shows."""
+    from attrcert.reporting.cases import summarise_cases
+
+    if run.config.command not in ("max-eps", "smooth"):
+        return asdict(summary)
+    cases = [part.as_json() for part in summarise_cases(rows)]
+    return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 
 
 def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summary":
@@ -79,7 +104,11 @@ def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summa
         return summary
     if format_ == "json":
         empty = {column.name: None for column in run.config.columns}
-        whole = {"identity": run.identity(), "summary": asdict(summary), "rows": [{**empty, **row} for row in rows]}
+        whole = {
+            "identity": run.identity(),
+            "summary": _as_json(run, rows, summary),
+            "rows": [{**empty, **row} for row in rows],
+        }
         if attacks:
             whole["attacks"] = [asdict(part) for part in attacks]
         if auc:

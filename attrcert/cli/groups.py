@@ -10,6 +10,11 @@ import typer
 Context = Annotated[Any, "typer's context"]  # the type of a parameter that gets it: typer passes a class of its own
 
 
+def said(context: Any, name: str) -> bool:
+    """Whether an option was given on the command line."""
+    return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     """The command with every dataclass parameter replaced by the dataclass's fields, as typer wants to see them."""
     hints = {

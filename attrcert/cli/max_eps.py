@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
-from attrcert.cli.execution import execute
-from attrcert.cli.groups import with_groups
+from attrcert.cli.execution import execute, say
+from attrcert.cli.groups import Context, said, with_groups
 from attrcert.cli.smoothing import SmoothGroup, ThresholdGroup
 from attrcert.errors import UsageError
 from attrcert.running.config import MaxEpsConfig, RunConfig
@@ -15,6 +15,7 @@ from attrcert.vocabulary import round_down
 
 @with_groups
 def max_eps(
+    context: Context,
     thresholds: ThresholdGroup,
     smoothing: SmoothGroup,
     method: options.MethodGroup,
@@ -39,26 +40,28 @@ def max_eps(
 
     With --max-deviation, --max-cosine-distance or --max-angle it inverts the first-order bound, an estimate that attacks can exceed.
     With --smooth and --min-cosine it inverts the certificate of the smoothed attribution, which holds with confidence;
-    --radius best takes the best of a grid of radii for each sample.
+    --radius best (--sigma best) takes the best of a grid for each sample.
     """
+    if said(context, "eps"):
+        raise UsageError(
+            "--eps means nothing here: max-eps finds it", hint="`attrcert bound --eps` bounds at a given eps"
+        )
     if smoothgrad_lipschitz is not None:
-        _global(smoothgrad_lipschitz, method.single()["sigma"], thresholds.settings()["max_deviation"])
+        _global(smoothgrad_lipschitz, method.single()["sigma"], thresholds.settings()["max_deviation"], results)
         return
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
     config: RunConfig
     if smoothing.smooth is None:
-        smoothing.unused()
+        smoothing.unused(context)
         config = MaxEpsConfig(**method.single(), **thresholds.settings(), **run.settings())
     else:
         if any(thresholds.settings().values()):
             raise UsageError("--smooth goes with --min-cosine, not with a first-order threshold")
-        best = method.radius == ["best"]
-        radii = {"spread": options.BEST_RADII, "best": True} if best else {}
-        config = smoothing.config("max-eps", method.without_best(), run, **radii)
+        config = smoothing.config("max-eps", method, run)
     execute(config, model.spec(checkpoint), spec, run, results)
 
 
-def _global(F: float, sigma: float, deviations: tuple[float, ...]) -> None:
+def _global(F: float, sigma: float, deviations: tuple[float, ...], results: options.OutputGroup) -> None:
     """The Lipschitz bound of SmoothGrad, which needs neither a model nor data."""
     if not deviations or not F > 0:
         raise UsageError("--smoothgrad-lipschitz needs F > 0 and at least one --max-deviation")
@@ -66,7 +69,16 @@ def _global(F: float, sigma: float, deviations: tuple[float, ...]) -> None:
     from attrcert.certificates.smoothgrad_lipschitz import SmoothGradLipschitz
 
     bound = SmoothGradLipschitz(F, sigma)
-    for deviation in deviations:
-        eps = round_down(bound.largest_eps(deviation), 6)
-        said = f"proved for the exact expectation; |f| <= {F:g}, sigma {sigma:g}"
-        typer.echo(f"deviation <= {deviation:g} within eps = {eps} ({said})")
+    found = [(deviation, bound.largest_eps(deviation)) for deviation in deviations]
+    promise = "proved for the exact expectation"
+    say(
+        [
+            {"threshold": deviation, "eps_max": eps, "bound_of_f": F, "sigma": sigma, "guarantee": promise}
+            for deviation, eps in found
+        ],
+        [
+            f"deviation <= {deviation:g} within eps = {round_down(eps, 6)} ({promise}; |f| <= {F:g}, sigma {sigma:g})"
+            for deviation, eps in found
+        ],
+        results,
+    )

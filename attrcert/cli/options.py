@@ -1,7 +1,7 @@
 """Options that several commands share, in groups, and how their texts become values. Nothing here imports torch."""
 
 import math
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,6 @@ METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", 
 FORMATS = ("table", "json", "csv", "markdown")
 BUNDLED_LIMIT = 64
 DEFAULTS = BoundConfig()
-BEST_RADII = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # the grid of --radius best
 
 Checkpoint = Annotated[
     str | None,
@@ -268,10 +267,8 @@ class MethodGroup:
         }
         return {**self.settings(), **values}
 
-    def without_best(self) -> "MethodGroup":
-        """--radius best is a grid, not a number."""
-        return replace(self, radius=None) if self.radius == ["best"] else self
-
+            if given == ["best"]:
+                raise UsageError(f"--{name} best is for max-eps --smooth, which takes the best of a grid for each sample")
 
 @dataclass(frozen=True)
 class RunGroup:

@@ -1,18 +1,23 @@
 """Options of the smoothing certificates, and the configurations that they make."""
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from attrcert.cli.groups import said
 from attrcert.cli.options import MethodGroup, RunGroup, words
 from attrcert.errors import UsageError
 from attrcert.running.config import (
+    BEST_SPREADS,
     CONFIDENCE_NAMES,
     DEFAULT_RADIUS,
     DEFAULT_SIGMA,
+    LARGEST_SPREADS,
     NOISES,
     RULE_NAMES,
+    SPREAD_NAMES,
     STOPS,
     SmoothConfig,
 )
@@ -52,7 +57,8 @@ class SmoothGroup:
     rule: Annotated[
         str,
         typer.Option(
-            help=f"{', '.join(RULE_NAMES)}; the last is false and for comparison only.", rich_help_panel=SMOOTHING
+            help=f"{', '.join(RULE_NAMES)}; the last is false and for comparison only.",
+            rich_help_panel=SMOOTHING,
         ),
     ] = DEFAULTS.rule
     confidence: Annotated[
@@ -63,7 +69,8 @@ class SmoothGroup:
         ),
     ] = DEFAULTS.confidence
     samples: Annotated[
-        int, typer.Option("--samples", "--samples-max", help="Draws of the noise.", rich_help_panel=SMOOTHING)
+        int,
+        typer.Option("--samples", "--samples-max", help="Draws of the noise, 50 at least.", rich_help_panel=SMOOTHING),
     ] = DEFAULTS.samples
     stop_when: Annotated[
         str,
@@ -86,7 +93,7 @@ class SmoothGroup:
         noise = self.smooth or DEFAULTS.smooth
         shared = {name: value for name, value in method.settings().items() if name in SHARED}
         given: dict[str, Any] = {
-            "spread": spreads(noise, method),
+            **({} if "spread" in others else spreads(noise, task, method)),
             "bounded": self.bounded,
             "rule": self.rule,
             "confidence": self.confidence,
@@ -97,17 +104,13 @@ class SmoothGroup:
         }
         return SmoothConfig(task=task, smooth=noise, **shared, **run.settings(), **{**given, **others})
 
-    def unused(self) -> None:
+    def unused(self, context: Any) -> None:
         """Without --smooth its options mean nothing."""
-        asked = [
-            name
-            for name in ("min_cosine", "rule", "bounded", "confidence")
-            if getattr(self, name) != getattr(SmoothGroup(), name)
-        ]
-        if asked:
-            raise UsageError(
-                f"--{asked[0].replace('_', '-')} is for smoothed attributions", hint="add --smooth uniform --radius R"
-            )
+        for name in ("min_cosine", "rule", "bounded", "confidence", "samples", "stop_when", "simultaneous"):
+            if said(context, name):
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is for smoothed attributions", hint="add --smooth uniform --radius R"
+                )
 
 
 @dataclass(frozen=True)
@@ -152,15 +155,18 @@ class GridGroup:
     """The radii of `min-radius`."""
 
     radii: Annotated[
-        list[str] | None, typer.Option(help="The grid of radii, e.g. 0.5,1,2,4.", rich_help_panel=SMOOTHING)
+        list[str] | None,
+        typer.Option(help="The grid of radii, or of sigmas, e.g. 0.5,1,2,4.", rich_help_panel=SMOOTHING),
     ] = None
     max_radius: Annotated[
-        float,
+        float | None,
         typer.Option(
-            help="Without --radii: 12 radii up to this one, each 1.5 times the one before.",
+            help="Without --radii: 12 radii or sigmas up to this one, each 1.5 times the one before. "
+            f"Default: {LARGEST_SPREADS['uniform']:g}; gaussian {LARGEST_SPREADS['gaussian']:g}.",
+            show_default=False,
             rich_help_panel=SMOOTHING,
         ),
-    ] = 8.0
+    ] = None
     search: Annotated[
         str,
         typer.Option(
@@ -169,18 +175,30 @@ class GridGroup:
         ),
     ] = DEFAULTS.search
 
-    def grid(self) -> tuple[float, ...]:
+    def grid(self, noise: str) -> tuple[float, ...]:
+        if self.radii and self.max_radius is not None:
+            raise UsageError("--max-radius makes a grid where there are no --radii: give one of them")
         if self.radii:
             return tuple(sorted(parse_number(word, "--radii") for word in words(self.radii)))
-        return tuple(self.max_radius / 1.5**k for k in reversed(range(12)))
+        largest = LARGEST_SPREADS.get(noise, 1.0) if self.max_radius is None else self.max_radius
+        if not 0 < largest < math.inf:
+            raise UsageError(f"--max-radius must be positive and finite, got {largest:g}")
+        return tuple(largest / 1.5**k for k in reversed(range(12)))
 
 
-def spreads(noise: str, method: MethodGroup) -> tuple[float, ...]:
-    """The radii of uniform noise, or the sigmas of Gaussian noise."""
+def spreads(noise: str, task: str, method: MethodGroup) -> dict[str, Any]:
+    """The radii of uniform noise, or the sigmas of Gaussian noise: given, the default, or the grid that `best` chooses from."""
+    uniform = noise == "uniform"
     name, given, other = (
-        ("--radius", method.radius, method.sigma) if noise == "uniform" else ("--sigma", method.sigma, method.radius)
+        ("--radius", method.radius, method.sigma) if uniform else ("--sigma", method.sigma, method.radius)
     )
-    if other and not given:
-        raise UsageError(f"{noise} noise takes {name}")
-    default = DEFAULT_RADIUS if noise == "uniform" else DEFAULT_SIGMA
-    return tuple(parse_number(word, name) for word in words(given)) if given else (default,)
+    if other:
+        raise UsageError(f"{noise} noise takes {name}, not --{SPREAD_NAMES['gaussian' if uniform else 'uniform']}")
+    if given != ["best"]:
+        default = DEFAULT_RADIUS if uniform else DEFAULT_SIGMA
+        return {"spread": tuple(parse_number(word, name) for word in words(given)) if given else (default,)}
+    if task != "max-eps":
+        raise UsageError(
+            f"{name} best is for max-eps, which takes the best of a grid for each sample; {task} needs numbers"
+        )
+    return {"spread": BEST_SPREADS.get(noise, ()), "best": True}

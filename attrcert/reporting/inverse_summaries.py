@@ -1,102 +1,128 @@
-"""The summaries of `max-eps`, `min-radius` and of smoothing certificates: a line per case, what holds in words below."""
+"""The tables of `max-eps`, `min-radius` and of smoothing certificates: a line per case, what holds in words below."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
-from attrcert.records import Cell, Row
+from attrcert.records import Row
+from attrcert.reporting.cases import CaseSummary, LowStatistic, asked_for, figures, number, summarise_cases
 from attrcert.reporting.summaries import Statistic, Summary, TextTable
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
+CERTIFIED = (
+    "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise; "
+    "C/M is the share of its largest possible length that was certified."
+)
+FALSE = (
+    "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds: "
+    f"{Guarantee.EMPIRICAL}, for comparison only."
+)
+BIASED = (
+    f"The paper's clt interval is not a confidence bound, being centred at an estimate that is too long: {Guarantee.EMPIRICAL}, "
+    "for comparison only."
+)
+
 
 def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    """First-order: per threshold, the eps that keep it."""
-    groups = _grouped(rows, ("threshold_kind", "threshold"))
+    """First-order or proved: per threshold, the eps that keep it."""
     guarantee = next((str(row["guarantee"]) for row in rows if row.get("guarantee")), Guarantee.FIRST_ORDER.value)
+    proved = guarantee == Guarantee.PROVED
+    kept = "Within eps_max no perturbation exceeds the threshold."
     return TextTable(
-        title="The largest eps that keeps a threshold: first-order estimates, not certificates",
+        title="The largest eps that keeps a threshold: "
+        + ("proved bounds" if proved else "first-order estimates, not certificates"),
         facts=_facts(summary),
         header=("threshold", "at most", "guarantee", "eps_max mean", "median", "p5", "min", "samples"),
         cells=tuple(
-            (str(kind), f"{_number(value):g}", guarantee, *_lower(group, "eps_max"), str(len(group)))
-            for (kind, value), group in groups.items()
+            (
+                str(part.case["threshold_kind"]),
+                f"{number(part.case['threshold']):g}",
+                guarantee,
+                *_figures(part.statistic),
+                str(part.samples),
+            )
+            for part in summarise_cases(rows)
         ),
         notes=(
             _counts(summary),
-            f"{guarantee}: {Guarantee(guarantee).meaning}. Below eps_max the bound keeps the threshold; an attack may not.",
+            f"{guarantee}: {Guarantee(guarantee).meaning}. "
+            + (kept if proved else "Below eps_max the bound keeps the threshold; an attack may not."),
         ),
     )
 
 
 def smooth_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     """Of whichever task the rows are."""
-    if any(row.get("radii_tried") for row in rows):
-        return _radius_table(summary, rows)
-    if any(row.get("threshold") is not None and row.get("eps") is None for row in rows):
-        return _largest_table(summary, rows)
-    return _cosine_table(summary, rows)
+    make = {"cosine": _cosine_table, "eps_max": _largest_table, "radius_min": _radius_table}[asked_for(rows)]
+    return make(summary, rows)
 
 
 def _cosine_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    groups = _grouped(rows, ("radius", "eps"))
+    parts, met = summarise_cases(rows), _met(rows)
+    threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
+    verdict = f"{met}: the cosine is " + ("known." if threshold is None else f"at least {threshold:g} (--min-cosine).")
     return TextTable(
         title=_title(rows, "The cosine that the smoothed attribution keeps within eps"),
         facts=_facts(summary),
-        header=("radius", "eps", "C/M", "cosine mean", "median", "p5", "min", "angle mean", "certified", "samples"),
+        header=(_spread(rows), "eps", "C/M", "cosine mean", "median", "p5", "min", "angle mean", met, "samples"),
         cells=tuple(
             (
-                *(f"{_number(part):.4g}" for part in case),
-                _ratio(group),
-                *_lower(group, "cosine"),
-                _mean(group, "angle_deg", lambda value: f"{round_up(value, 3)}°"),
-                _share(_certified(group), len(group)),
-                str(len(group)),
+                *(f"{number(part.case[key]):.4g}" for key in ("radius", "eps")),
+                _ratio(part),
+                *_figures(part.statistic),
+                "-" if part.angle_deg is None else f"{round_up(part.angle_deg, 3)}°",
+                f"{part.met}/{part.samples}",
+                str(part.samples),
             )
-            for case, group in groups.items()
+            for part in parts
         ),
         notes=(
             *_notes(summary, rows),
+            verdict,
             "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
         ),
     )
 
 
 def _largest_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    groups = _grouped(rows, ("radius", "threshold"))
+    parts = summarise_cases(rows)
     return TextTable(
         title=_title(rows, "The largest eps within which the smoothed attribution keeps the cosine"),
         facts=_facts(summary),
-        header=("radius", "cosine >=", "C/M", "eps_max mean", "median", "p5", "min", "abstained", "samples"),
+        header=(_spread(rows), "cosine >=", "C/M", "eps_max mean", "median", "p5", "min", "abstained", "samples"),
         cells=tuple(
             (
-                *(f"{_number(part):.4g}" for part in case),
-                _ratio(group),
-                *_lower(group, "eps_max"),
-                _share(_abstained(group), len(group)),
-                str(len(group)),
+                f"{number(part.case['radius']):.4g}" if "radius" in part.case else "best",
+                f"{number(part.case['threshold']):.4g}",
+                _ratio(part),
+                *_figures(part.statistic),
+                _share(part, Status.ABSTAINED),
+                str(part.samples),
             )
-            for case, group in groups.items()
+            for part in parts
         ),
-        notes=tuple(_notes(summary, rows)),
+        notes=(*_notes(summary, rows), *_choices(parts, rows)),
     )
 
 
 def _radius_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    groups = _grouped(rows, ("eps", "threshold"))
+    spread, parts = _spread(rows), summarise_cases(rows)
+    verb = "claimed" if _not_certified(rows) else "certified"
     return TextTable(
-        title=_title(rows, "The smallest radius of the grid at which the cosine is certified within eps"),
+        title=_title(rows, f"The smallest {spread} of the grid at which the cosine is {verb} within eps"),
         facts=_facts(summary),
-        header=("eps", "cosine >=", "radius mean", "median", "p95", "max", "infeasible", "samples"),
+        header=("eps", "cosine >=", f"{spread} mean", "median", "p95", "max", "infeasible", "samples"),
         cells=tuple(
             (
-                *(f"{_number(part):.4g}" for part in case),
-                *_upper(group, "radius_min"),
-                _share(sum(row["status"] == Status.INFEASIBLE for row in group), len(group)),
-                str(len(group)),
+                *(f"{number(part.case[key]):.4g}" for key in ("eps", "threshold")),
+                *_figures(part.statistic),
+                _share(part, Status.INFEASIBLE),
+                str(part.samples),
             )
-            for case, group in groups.items()
+            for part in parts
         ),
         notes=(
             *_notes(summary, rows),
-            "Means are over the samples that have a radius; the others are infeasible on this grid.",
+            f"Means are over the samples that have a {spread}; the others are infeasible on this grid.",
+            *_ends(rows),
         ),
     )
 
@@ -109,20 +135,66 @@ def _not_certified(rows: Sequence[Row]) -> bool:
     return any(row.get("guarantee") == Guarantee.EMPIRICAL for row in rows)
 
 
+def _met(rows: Sequence[Row]) -> str:
+    return "claimed" if _not_certified(rows) else "certified"
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    return "sigma" if any(row.get("noise") == "gaussian" for row in rows) else "radius"
+
+
 def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
     yield _counts(summary)
-    if _not_certified(rows):
+    yield from _draws(rows)
+    if any(row.get("rule") == "published" for row in rows):
+        yield FALSE
+    if any(row.get("confidence") == "clt" for row in rows):
+        yield BIASED
+    if not _not_certified(rows):
+        failure = next((number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
+        shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
+        yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
+        yield CERTIFIED
+
+
+def _draws(rows: Sequence[Row]) -> Iterable[str]:
+    """How many were used; fewer than asked for where drawing stopped early."""
+    used = figures(list({row["index"]: row for row in rows if row.get("samples") is not None}.values()), "samples")
+    if used and min(used) < max(used):
+        yield f"Draws used: {sum(used) / len(used):.0f} on average, {min(used):.0f} to {max(used):.0f}."
+    elif used:
+        yield f"Draws used: {max(used):.0f} for each sample."
+
+
+def _choices(parts: Sequence[CaseSummary], rows: Sequence[Row]) -> Iterable[str]:
+    """Which radii were the best, and whether others might be better."""
+    for part in parts:
+        if not part.chosen:
+            continue
+        spread = _spread(rows)
+        chosen = ", ".join(f"{radius:g} on {count}" for radius, count in part.chosen.items())
+        yield f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
+    grid = next((_tried(row) for row in rows if row.get("radii_tried")), [])
+    at_end = sum(row.get("radius") in (grid[0], grid[-1]) for row in rows if row.get("radii_tried")) if grid else 0
+    if at_end:
         yield (
-            "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds, and "
-            f"the paper's clt interval is not a confidence bound: {Guarantee.EMPIRICAL}, for comparison only."
+            f"{at_end} of these are at an end of the grid ({grid[0]:g} to {grid[-1]:g}); others may do better: "
+            f"try them with --{_spread(rows)} R1,R2."
         )
-        return
-    failure = next((_number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
-    yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}."
-    yield (
-        "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise; "
-        "C/M is the share of its largest possible length that was certified."
-    )
+
+
+def _ends(rows: Sequence[Row]) -> Iterable[str]:
+    """Whether smaller or larger radii should be tried."""
+    lowest = sum(row.get("radius_min") == min(_tried(row)) for row in rows if row.get("radius_min") is not None)
+    if lowest:
+        yield f"{lowest} rows have the smallest {_spread(rows)} of the grid: smaller ones may do too (--radii)."
+    if any(row["status"] == Status.INFEASIBLE for row in rows):
+        yield "Where it is infeasible: try larger ones (--max-radius), more --samples, a smaller --eps or a lower --min-cosine."
+
+
+def _tried(row: Row) -> list[float]:
+    """The radii tested, from the smallest."""
+    return sorted(float(part.partition(":")[0]) for part in str(row["radii_tried"]).split("; "))
 
 
 def _counts(summary: Summary) -> str:
@@ -131,64 +203,22 @@ def _counts(summary: Summary) -> str:
 
 
 def _facts(summary: Summary) -> tuple[str, ...]:
-    return tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None)
+    facts = {name: value for name, value in summary.facts.items() if name != "failure"}  # the footer has it
+    return tuple(f"{name}: {value}" for name, value in facts.items() if value is not None)
 
 
-def _grouped(rows: Sequence[Row], keys: tuple[str, ...]) -> dict[tuple[Cell, ...], list[Row]]:
-    """Rows by case, without those of samples that failed."""
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
-    for row in rows:
-        case = tuple(row.get(key) for key in keys)
-        if not str(row["status"]).startswith("error:") and None not in case:
-            groups.setdefault(case, []).append(row)
-    return groups
+def _figures(statistic: LowStatistic | Statistic) -> tuple[str, ...]:
+    """A lower figure is rounded down, an upper one up."""
+    if isinstance(statistic, LowStatistic):
+        low = (statistic.mean, statistic.median, statistic.p5, statistic.min)
+        return tuple("-" if figure is None else round_down(figure, 4) for figure in low)
+    high = (statistic.mean, statistic.median, statistic.p95, statistic.max)
+    return tuple("-" if figure is None else round_up(figure, 4) for figure in high)
 
 
-def _values(rows: Sequence[Row], name: str) -> list[float]:
-    return [_number(row[name]) for row in rows if row.get(name) is not None]
+def _ratio(part: CaseSummary) -> str:
+    return "-" if part.ratio is None else round_down(part.ratio, 3)
 
 
-def _lower(rows: Sequence[Row], name: str) -> tuple[str, ...]:
-    """Mean, median, 5th percentile and least of a figure that is a lower bound; rows without it lie below every value."""
-    missing = sum(row.get(name) is None for row in rows)
-    negative = Statistic.of([-value for value in _values(rows, name)], beyond=missing)
-    figures = (negative.mean, negative.median, negative.p95, negative.max)
-    return tuple("-" if figure is None else round_down(-figure, 4) for figure in figures)
-
-
-def _upper(rows: Sequence[Row], name: str) -> tuple[str, ...]:
-    missing = sum(row.get(name) is None for row in rows)
-    found = Statistic.of(_values(rows, name), beyond=missing)
-    return tuple(
-        "-" if figure is None else round_up(figure, 4) for figure in (found.mean, found.median, found.p95, found.max)
-    )
-
-
-def _ratio(rows: Sequence[Row]) -> str:
-    ratios = [
-        _number(row["C_lower"]) / _number(row["M"]) for row in rows if row.get("M") and row.get("C_lower") is not None
-    ]
-    return round_down(sum(ratios) / len(ratios), 3) if ratios else "-"
-
-
-def _mean(rows: Sequence[Row], name: str, text: Callable[[float], str]) -> str:
-    values = _values(rows, name)
-    return text(sum(values) / len(values)) if values else "-"
-
-
-def _abstained(rows: Sequence[Row]) -> int:
-    return sum(row["status"] == Status.ABSTAINED for row in rows)
-
-
-def _certified(rows: Sequence[Row]) -> int:
-    """Rows with a cosine that is not below the threshold, if there is one."""
-    return sum(row.get("cosine") is not None and row["status"] != Status.ABSTAINED for row in rows)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part}/{whole}"
-
-
-def _number(cell: Cell) -> float:
-    assert isinstance(cell, int | float)
-    return float(cell)
+def _share(part: CaseSummary, status: Status) -> str:
+    return f"{part.status.get(status, 0)}/{part.samples}"

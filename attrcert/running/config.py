@@ -8,7 +8,7 @@ from attrcert.attacks import ATTACKS
 from attrcert.errors import UsageError
 from attrcert.records import COLUMNS, METRIC_NAMES, Cell, Column, attack_columns
 from attrcert.registry import unknown
-from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_eps, parse_number
+from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_bounding, parse_eps, parse_number
 
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 LABEL_CONSTRAINTS = ("check", "tighten", "off")
@@ -20,6 +20,9 @@ DTYPES = ("float32", "float64")
 ATTACK_NAMES = (*ATTACKS, "worst")
 MEASURED = ("twin", "relu")
 NOISES = ("uniform", "gaussian")
+SPREAD_NAMES = {"uniform": "radius", "gaussian": "sigma"}
+BEST_SPREADS = {"uniform": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "gaussian": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
+LARGEST_SPREADS = {"uniform": 8.0, "gaussian": 1.0}
 RULE_NAMES = ("tight", "tangent", "published")
 CONFIDENCE_NAMES = ("betting", "empirical-bernstein", "mcdiarmid", "clt")
 SEARCHES = ("smallest", "descend")
@@ -240,23 +243,20 @@ class SmoothConfig(RunConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _one_of("noise", self.smooth, NOISES)
-        _one_of("rule", self.rule, RULE_NAMES)
-        _one_of("confidence bound", self.confidence, CONFIDENCE_NAMES)
-        _one_of("search", self.search, SEARCHES)
-        _one_of("stop-when", self.stop_when, STOPS)
+        _one_of("--smooth, the noise,", self.smooth, NOISES)
+        _one_of("--rule", self.rule, RULE_NAMES)
+        _one_of("--confidence", self.confidence, CONFIDENCE_NAMES)
+        _one_of("--search", self.search, SEARCHES)
+        _one_of("--stop-when", self.stop_when, STOPS)
+        parse_bounding(self.bounded)
         if self.delta_norm.kind is not NormKind.L2:
             raise UsageError(f"smoothing certificates are for l2, got norm {self.norm}")
-        if not self.spread or any(not 0 < value < math.inf for value in self.spread):
-            raise UsageError(
-                f"radius or sigma must be positive and finite, got {', '.join(map(str, self.spread)) or 'none'}"
-            )
-        if len(set(self.spread)) < len(self.spread):
-            raise UsageError(f"each radius or sigma may be given once, got {', '.join(map(str, self.spread))}")
-        _at_least(50, self, "samples")
+        self._check_spread()
+        if self.samples < 50:
+            raise UsageError(f"--samples must be at least 50, got {self.samples}")
         for T in self.min_cosine:
             if not 0 < T < 1:
-                raise UsageError(f"min cosine must lie between 0 and 1, got {T:g}")
+                raise UsageError(f"--min-cosine must lie strictly between 0 and 1, got {T:g}")
         if self.task in ("max-eps", "min-radius") and not self.min_cosine:
             raise UsageError(f"{self.task} with smoothing needs --min-cosine", hint="e.g. --min-cosine 0.9")
         if self.task == "bound" and len(self.min_cosine) > 1:
@@ -280,6 +280,14 @@ class SmoothConfig(RunConfig):
     def cases(self) -> tuple[dict[str, Cell], ...]:
         if self.task == "bound":
             return tuple({"eps": eps, "radius": r} for r in self.spread for eps in self.eps)
+    def _check_spread(self) -> None:
+        name = "--radii" if self.task == "min-radius" else f"--{SPREAD_NAMES[self.smooth]}"
+        given = ", ".join(map(str, self.spread)) or "none"
+        if not self.spread or any(not 0 < value < math.inf for value in self.spread):
+            raise UsageError(f"{name} must be positive and finite, got {given}")
+        if len(set(self.spread)) < len(self.spread):
+            raise UsageError(f"each {name} may be given once, got {given}")
+
         if self.task == "min-radius":
             return tuple({"eps": eps, "threshold": T} for eps in self.eps for T in self.min_cosine)
         if self.best:
@@ -295,4 +303,4 @@ def _at_least(least: int, config: RunConfig, *names: str) -> None:
 
 def _one_of(kind: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise unknown(kind, name, known)
+        raise unknown(kind, name, known, where="")

@@ -26,6 +26,7 @@ from attrcert.running.config import (
     DEFAULT_MEMORY,
     DEFAULT_SOFTPLUS_BETA,
     AttackConfig,
+    SPREAD_NAMES,
     BoundConfig,
     MaxEpsConfig,
     RunConfig,
@@ -149,8 +150,9 @@ class Run:
         )
         smoothed = ""
         if isinstance(config, SmoothConfig):
-            spread = "radius" if config.smooth == "uniform" else "sigma"
-            smoothed = f", made {config.bounded} and averaged over {config.smooth} noise ({spread} below)"
+            smoothed = (
+                f", made {config.bounded} and averaged over {config.smooth} noise ({SPREAD_NAMES[config.smooth]} below)"
+            )
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
@@ -161,6 +163,7 @@ class Run:
             if isinstance(config, AttackConfig) and config.measure_on == "relu"
             else None,
         }
+            "failure": _sharing(config, len(self.data.indices)) if isinstance(config, SmoothConfig) else None,
 
     def _twin(self) -> str | None:
         if self.fidelity is None:
@@ -251,6 +254,17 @@ def _differentiates_twice(config: RunConfig) -> bool:
 
 def _need(config: RunConfig) -> Callable[[Classifier, Tensor], Finding] | None:
     """What the model must have for this configuration."""
+def _sharing(config: SmoothConfig, samples: int) -> str:
+    """What the failure of a smoothing certificate is the failure of."""
+    spread = SPREAD_NAMES[config.smooth]
+    if config.simultaneous:
+        return f"for all {samples} samples and every {spread} together"
+    if config.task == "min-radius" and config.search == "descend":
+        return "for each sample and case"
+    chosen = config.best or config.task == "min-radius"
+    return "for each sample, all of the grid together" if chosen else f"for each sample and {spread}"
+
+
     if isinstance(config, BoundConfig):
         return piecewise_linear if config.loss_hessian else curvature
     return None

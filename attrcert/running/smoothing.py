@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.attributions.bounded import length, parse_bounding
+from attrcert.attributions.bounded import length, make_bounding
 from attrcert.certificates.smoothing import CHUNK, Estimate, clt_length, lower_length, unit_noise
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import CONFIDENCES, Projections, pilot_size
@@ -133,7 +133,7 @@ class Certify:
     def _begun(self, spread: float) -> Estimate:
         """An estimate with its M; the pilot that tells M is drawn apart and thrown away."""
         config, everyone = self.config, torch.arange(len(self.batch.indices), device=self.logits.device)
-        bounding, flat = parse_bounding(config.bounded), self._flat(everyone)
+        bounding, flat = make_bounding(config.bounded), self._flat(everyone)
         lengths = flat.new_zeros(len(flat), 0, dtype=torch.float64)
         if bounding.pilot:
             unit = unit_noise(config.smooth, self._draws(everyone), "smooth-limit", bounding.pilot, like=flat)
@@ -221,8 +221,7 @@ class Certify:
             return [self._radius(seen, eps, T) for eps in self.config.eps for T in self.config.min_cosine]
         if not self.config.best:
             return [self._largest(seen[r], r, T) for r in self.config.spread for T in self.config.min_cosine]
-        tried = [[self._largest(seen[r], r, T) for r in self.config.spread] for T in self.config.min_cosine]
-        return [max(cells, key=_reach) for cells in tried]
+        return [self._best(seen, T) for T in self.config.min_cosine]
 
     def _drawn(self, seen: Seen, spread: float) -> dict[str, Cell]:
         M = seen.M if inf > seen.M else None
@@ -257,6 +256,13 @@ class Certify:
             "eps_max": eps if eps < inf else None,
         }
         return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
+
+    def _best(self, seen: dict[float, Seen], T: float) -> dict[str, Cell]:
+        """The same at the radius of the grid where it is the largest."""
+        tried = {r: self._largest(seen[r], r, T) for r in self.config.spread}
+        texts = "; ".join(f"{r:g}: {_reach(cells):.6g}" for r, cells in tried.items())
+        best = max(tried.values(), key=_reach)
+        return {**best, "radii_tried": texts}
 
     def _radius(self, seen: dict[float, Seen], eps: float, T: float) -> dict[str, Cell]:
         """The smallest radius of the grid at which the threshold was certified; where none was, the best cosine that was."""
