@@ -262,13 +262,13 @@ class MethodGroup:
         for name, (given, _) in noise.items():
             if given and len(words(given)) > 1:
                 raise UsageError(f"several values of --{name} go with --smooth only, got {', '.join(given)}")
+            if given == ["best"]:
+                raise UsageError(f"--{name} best is for max-eps --smooth, which takes the best of a grid for each sample")
         values = {
             name: parse_number(given[0], f"--{name}") if given else default for name, (given, default) in noise.items()
         }
         return {**self.settings(), **values}
 
-            if given == ["best"]:
-                raise UsageError(f"--{name} best is for max-eps --smooth, which takes the best of a grid for each sample")
 
 @dataclass(frozen=True)
 class RunGroup:

@@ -272,14 +272,6 @@ class SmoothConfig(RunConfig):
                 f"the largest |g| of a sample is no bound: --bounded sample-max goes with --rule published, got {self.rule}"
             )
 
-    @property
-    def command(self) -> str:
-        return "smooth"
-
-    @property
-    def cases(self) -> tuple[dict[str, Cell], ...]:
-        if self.task == "bound":
-            return tuple({"eps": eps, "radius": r} for r in self.spread for eps in self.eps)
     def _check_spread(self) -> None:
         name = "--radii" if self.task == "min-radius" else f"--{SPREAD_NAMES[self.smooth]}"
         given = ", ".join(map(str, self.spread)) or "none"
@@ -288,6 +280,14 @@ class SmoothConfig(RunConfig):
         if len(set(self.spread)) < len(self.spread):
             raise UsageError(f"each {name} may be given once, got {given}")
 
+    @property
+    def command(self) -> str:
+        return "smooth"
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        if self.task == "bound":
+            return tuple({"eps": eps, "radius": r} for r in self.spread for eps in self.eps)
         if self.task == "min-radius":
             return tuple({"eps": eps, "threshold": T} for eps in self.eps for T in self.min_cosine)
         if self.best:

@@ -25,8 +25,8 @@ from attrcert.running.checks import Fidelity, Finding, Level, before_run, curvat
 from attrcert.running.config import (
     DEFAULT_MEMORY,
     DEFAULT_SOFTPLUS_BETA,
-    AttackConfig,
     SPREAD_NAMES,
+    AttackConfig,
     BoundConfig,
     MaxEpsConfig,
     RunConfig,
@@ -159,11 +159,11 @@ class Run:
             "bounded": f"{configuration(config)['attribution']} of {classes}{smoothed}, "
             f"perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
             "activations": self._twin(),
+            "failure": _sharing(config, len(self.data.indices)) if isinstance(config, SmoothConfig) else None,
             "measured": "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
             if isinstance(config, AttackConfig) and config.measure_on == "relu"
             else None,
         }
-            "failure": _sharing(config, len(self.data.indices)) if isinstance(config, SmoothConfig) else None,
 
     def _twin(self) -> str | None:
         if self.fidelity is None:
@@ -247,13 +247,6 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
     )
 
 
-def _differentiates_twice(config: RunConfig) -> bool:
-    """Whether ReLUs must run as softplus."""
-    return isinstance(config, BoundConfig) and not config.loss_hessian
-
-
-def _need(config: RunConfig) -> Callable[[Classifier, Tensor], Finding] | None:
-    """What the model must have for this configuration."""
 def _sharing(config: SmoothConfig, samples: int) -> str:
     """What the failure of a smoothing certificate is the failure of."""
     spread = SPREAD_NAMES[config.smooth]
@@ -265,6 +258,13 @@ def _sharing(config: SmoothConfig, samples: int) -> str:
     return "for each sample, all of the grid together" if chosen else f"for each sample and {spread}"
 
 
+def _differentiates_twice(config: RunConfig) -> bool:
+    """Whether ReLUs must run as softplus."""
+    return isinstance(config, BoundConfig) and not config.loss_hessian
+
+
+def _need(config: RunConfig) -> Callable[[Classifier, Tensor], Finding] | None:
+    """What the model must have for this configuration."""
     if isinstance(config, BoundConfig):
         return piecewise_linear if config.loss_hessian else curvature
     return None
