@@ -11,7 +11,7 @@ below 1e-9 t for n up to 3,000 in float64; sums of n non-negative numbers are go
 """
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from attrcert.draws import Draws
@@ -60,7 +60,7 @@ def proved_eigenvalue(G: Float[Tensor, "b n n"], draws: Draws) -> Float[Tensor, 
     return proved * scale
 
 
-def _dominates(t: Float[Tensor, " b"], G: Float[Tensor, "b n n"]) -> Float[Tensor, " b"]:
+def _dominates(t: Float[Tensor, " b"], G: Float[Tensor, "b n n"]) -> Bool[Tensor, " b"]:
     """Whether t - G has a Cholesky factor."""
     gap = torch.diag_embed(t[:, None].expand(-1, G.shape[1])) - G
     return torch.linalg.cholesky_ex(gap).info == 0

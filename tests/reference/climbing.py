@@ -19,7 +19,7 @@ def largest_change(g: Map, x: Tensor, eps: float, *, linf: bool, starts: int = 2
     for _ in range(steps):
         z = (x + delta).requires_grad_()
         far = (g(z) - at).flatten(1).norm(dim=1)
-        best = max(best, float(far.max()))
+        best = max(best, float(far.detach().max()))
         (up,) = torch.autograd.grad(far.sum(), z)
         delta = _within(delta + _onto(up.sign() if linf else up, size, linf), eps, linf)
         size *= 0.95

@@ -71,3 +71,8 @@ class Building:
 def constant(tensor: Tensor) -> Tensor:
     """Weights in the precision that the bound is computed in."""
     return tensor.detach().double()
+
+
+def number(value: Tensor | float, device: torch.device) -> Tensor:
+    """A tensor or a number of the network's own code; a number keeps all its digits."""
+    return constant(value) if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64, device=device)

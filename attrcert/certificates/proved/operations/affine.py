@@ -13,8 +13,8 @@ Shape = tuple[int, ...]
 class Operation(Protocol):
     """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W."""
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]: ...
-    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]: ...
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]: ...
+    def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]: ...
     def absolute(self) -> "Operation": ...
 
 
@@ -22,10 +22,10 @@ class Operation(Protocol):
 class NonNegative:
     """An operation without bias whose W has no negative entry, with the adjoint that autograd knows."""
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
         raise NotImplementedError
 
-    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]:
+    def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         with torch.enable_grad():
             x = u.new_zeros(len(u), *shape, requires_grad=True)
             (pulled,) = torch.autograd.grad(self.apply(x), x, u)

@@ -20,10 +20,10 @@ class Convolution:
     bias: Float[Tensor, " o"] | None
     geometry: tuple[Any, Any, Any, int]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
         return F.conv2d(x, self.weight, self.bias, *self.geometry)
 
-    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]:
+    def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return conv2d_input((len(u), *shape), self.weight, u, *self.geometry)
 
     def absolute(self) -> "Convolution":

@@ -15,10 +15,10 @@ class Linear:
     weight: Float[Tensor, "m n"]
     bias: Float[Tensor, " m"] | None = None
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
         return F.linear(x, self.weight, self.bias)
 
-    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]:
+    def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return u @ self.weight
 
     def absolute(self) -> "Linear":

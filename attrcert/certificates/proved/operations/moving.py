@@ -18,7 +18,7 @@ class Moving(NonNegative):
 
     move: Callable[[Tensor], Tensor]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
         return self.move(x)
 
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attrcert.certificates.proved.building import Building, Ref, Unsupported, constant
+from attrcert.certificates.proved.building import Building, Ref, Unsupported, constant, number
 from attrcert.certificates.proved.operations.affine import Shape
 
 
@@ -15,13 +15,13 @@ from attrcert.certificates.proved.operations.affine import Shape
 class Scaling:
     """`scale` and `shift` are broadcast over one sample, whose axes they end with."""
 
-    scale: Float[Tensor, "*shape"]
-    shift: Float[Tensor, "*shape"]
+    scale: Float[Tensor, "..."]
+    shift: Float[Tensor, "..."]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *shape"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
         return x * self.scale + self.shift
 
-    def adjoint(self, u: Float[Tensor, "b *shape"], shape: Shape) -> Float[Tensor, "b *shape"]:
+    def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return u * self.scale
 
     def absolute(self) -> "Scaling":
@@ -30,7 +30,7 @@ class Scaling:
 
 def scaled(building: Building, input: Ref, scale: Any = 1.0, shift: Any = 0.0) -> Ref:
     """Numbers or tensors; they may have a batch axis of one, and must not make the sample larger."""
-    parts = [_of_one_sample(constant(torch.as_tensor(part, device=building.device)), input) for part in (scale, shift)]
+    parts = [_of_one_sample(number(part, building.device), input) for part in (scale, shift)]
     return building.add(Scaling(*parts), input)
 
 
@@ -50,7 +50,7 @@ def multiplied(building: Building, input: Any, other: Any) -> Ref:
 def divided(building: Building, input: Any, other: Any) -> Ref:
     if not isinstance(input, Ref) or isinstance(other, Ref):
         raise Unsupported("a division by a result", "only sums of activations of affine maps are bounded")
-    return scaled(building, input, 1 / constant(torch.as_tensor(other, device=building.device)))
+    return scaled(building, input, 1 / number(other, building.device))
 
 
 def negated(building: Building, input: Ref) -> Ref:

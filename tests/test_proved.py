@@ -1,0 +1,300 @@
+"""The proved bound: no perturbation exceeds it, single neurons attain it, and lowering any part of it by a hundredth is seen."""
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reference.climbing import largest_change
+from reference.smooth_networks import ACTIVATIONS, KINDS, chain, classifier, gradient_of
+from torch import Tensor, nn
+
+from attrcert.attributions.baselines import Blurred, Constant
+from attrcert.attributions.gradient import Saliency
+from attrcert.attributions.input_times_gradient import InputTimesGradient
+from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.attributions.smoothed import UniformSmooth
+from attrcert.certificates.proved import reach as reaching
+from attrcert.certificates.proved import secant
+from attrcert.certificates.proved.bound import ProvedBound, Prover
+from attrcert.certificates.proved.curves import Range
+from attrcert.certificates.proved.point import at_points
+from attrcert.certificates.proved.reach import Reach
+from attrcert.certificates.proved.reading import read_network
+from attrcert.draws import Draws
+from attrcert.errors import UsageError
+from attrcert.loading.classifier import Classifier
+from attrcert.types import Attribution
+from attrcert.vocabulary import Norm
+
+CPU = torch.device("cpu")
+L2, LINF = Norm.parse("l2"), Norm.parse("linf")
+NORMS = pytest.mark.parametrize("norm", [L2, LINF], ids=str)
+MEMORY = 10**9
+ATTRIBUTIONS: dict[str, Attribution] = {
+    "saliency": Saliency(),
+    "input-x-gradient": InputTimesGradient(),
+    "integrated-gradients": IntegratedGradients(steps=3),
+    "ig from grey": IntegratedGradients(steps=2, quadrature="riemann-right", baseline=Constant((0.5,))),
+}
+
+
+def bound(
+    f: Classifier,
+    x: Tensor,
+    eps: float | Tensor,
+    norm: Norm,
+    *,
+    target: int = 0,
+    attribution: Attribution | None = None,
+) -> ProvedBound:
+    network = read_network(f, tuple(x.shape[1:]), CPU)
+    sizes = torch.as_tensor(eps, dtype=torch.float64).expand(len(x))
+    prover = Prover(network, attribution or Saliency(), norm, MEMORY)
+    return prover(x, torch.full((len(x),), target), [sizes], Draws(0, tuple(range(len(x)))))[0]
+
+
+def attribution_map(f: Classifier, target: int, attribution: Attribution) -> Callable[[Tensor], Tensor]:
+    """The attribution written out again, differentiable."""
+    gradient = gradient_of(f, target)
+    if isinstance(attribution, Saliency):
+        return gradient
+    if isinstance(attribution, InputTimesGradient):
+        return lambda z: z * gradient(z)
+    assert isinstance(attribution, IntegratedGradients)
+    nodes, weights = (part.tolist() for part in attribution.rule(torch.zeros(1, dtype=torch.float64)))
+    base = attribution.baseline(torch.zeros(1, 1, 3, 3, dtype=torch.float64))
+    return lambda z: (z - base) * sum(w * gradient(base + a * (z - base)) for a, w in zip(nodes, weights, strict=True))
+
+
+# soundness
+
+
+@NORMS
+@pytest.mark.parametrize(
+    ("kind", "activation"), [*product(KINDS, ["softplus", "tanh"]), *product(["deep"], ACTIVATIONS)]
+)
+def test_no_climb_exceeds_the_bound(kind: str, activation: str, norm: Norm, images) -> None:
+    f, x = classifier(kind, activation, seed=len(activation)), images(2, 1, 3, 3)
+    for eps in (1e-3, 0.05, 0.4):
+        upper = bound(f, x, eps, norm, target=1).upper
+        for i in range(len(x)):
+            reached = largest_change(gradient_of(f, 1), x[i], eps, linf=norm is LINF)
+            assert reached <= float(upper[i])
+
+
+@pytest.mark.parametrize("name", ATTRIBUTIONS)
+@NORMS
+def test_no_climb_exceeds_the_bound_of_an_attribution(name: str, norm: Norm, images) -> None:
+    attribution, x = ATTRIBUTIONS[name], images(2, 1, 3, 3)
+    for kind, eps in product(("convolutional", "residual"), (0.02, 0.3)):
+        f = classifier(kind, "softplus", seed=3)
+        upper = bound(f, x, eps, norm, attribution=attribution).upper
+        for i in range(len(x)):
+            reached = largest_change(attribution_map(f, 0, attribution), x[i], eps, linf=norm is LINF, starts=8)
+            assert 0 < reached <= float(upper[i])
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(
+    kind=st.sampled_from(sorted(KINDS)),
+    activation=st.sampled_from(sorted(ACTIVATIONS)),
+    seed=st.integers(0, 10**6),
+    gain=st.floats(0.2, 4.0),
+    beta=st.floats(0.5, 30.0),
+    eps=st.floats(1e-6, 3.0),
+    linf=st.booleans(),
+)
+def test_ten_thousand_perturbations_stay_below_the_bound(
+    kind: str, activation: str, seed: int, gain: float, beta: float, eps: float, linf: bool
+) -> None:
+    f = classifier(kind, activation, seed=seed, gain=gain, beta=beta)
+    x = torch.rand(1, 1, 3, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    upper = float(bound(f, x, eps, LINF if linf else L2).upper)
+    rng = torch.Generator().manual_seed(seed + 1)
+    delta = torch.randn(10_000, 1, 3, 3, generator=rng, dtype=torch.float64)
+    delta = eps * (delta.sign() if linf else delta / delta.flatten(1).norm(dim=1).view(-1, 1, 1, 1))
+    delta *= torch.rand(10_000, 1, 1, 1, generator=rng, dtype=torch.float64).sqrt()
+    gradient = gradient_of(f, 0)
+    far = (gradient(x + delta) - gradient(x)).flatten(1).norm(dim=1)
+    assert float(far.max()) <= upper
+    assert largest_change(gradient, x[0], eps, linf=linf, starts=6, steps=15) <= upper
+
+
+@NORMS
+def test_every_enclosure_of_the_proof_holds_at_random_points(norm: Norm, images) -> None:
+    eps, x = 0.5, images(1, 1, 3, 3)
+    for kind in KINDS:
+        network = read_network(classifier(kind, "softplus", seed=5), (1, 3, 3), CPU)
+        point = at_points(network, x, torch.tensor([2]))
+        found = secant.change(point, x, Reach(torch.tensor([eps], dtype=torch.float64), norm))
+        for seed in range(40):
+            delta = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+            delta = eps * (delta.sign() if norm is LINF else delta / delta.norm())
+            moved = at_points(network, x + delta, torch.tensor([2]))
+            total = torch.zeros_like(point.gradient)
+            for i, layer in found.layers.items():
+                dz = moved.z[i] - point.z[i]
+                curve = network.curve(i)
+                sigma = (curve.value(moved.z[i]) - curve.value(point.z[i])) / dz
+                q = (moved.slope[i] - point.slope[i]) / dz * moved.F[i]
+                assert bool((dz.abs() <= layer.each * (1 + 1e-12)).all())
+                off = dz - torch.einsum("cnd,bd->bn", layer.C, delta.flatten(1))
+                assert bool((off.abs() <= layer.error + 1e-12).all())
+                assert bool((layer.sigma.low - 1e-9 <= sigma).all() & (sigma <= layer.sigma.high + 1e-9).all())
+                assert bool((found.q[i].low - 1e-7 <= q).all() & (q <= found.q[i].high + 1e-7).all())
+                assert float((layer.sigma.radius * dz.square()).sum().sqrt()) <= float(layer.together) * (1 + 1e-12)
+                total += torch.einsum("cnd,bn->bd", point.B[i], q * dz)
+            change = moved.gradient - point.gradient
+            torch.testing.assert_close(total, change, rtol=1e-6, atol=1e-9)  # the identity (1) of the proof
+            assert bool((change.abs() <= found.each * (1 + 1e-12)).all())
+
+
+# exact cases
+
+
+@NORMS
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("eps", [1e-4, 0.3])
+def test_a_chain_of_single_neurons_attains_the_bound(depth: int, eps: float, norm: Norm) -> None:
+    f, x = chain(depth), torch.full((1, 1, 1, 1), 0.4, dtype=torch.float64)
+    gradient = gradient_of(f, 0)
+    change = float((gradient(x + eps) - gradient(x)).abs())
+    # the allowance is 1e-9; the small change is a difference of numbers 1e4 times larger
+    assert change * (1 - 1e-10) <= float(bound(f, x, eps, norm).upper) <= change * (1 + 2e-9 + 1e-11 / eps)
+
+
+def shrunk_range(function: Callable[..., Range]) -> Callable[..., Range]:
+    """The range a hundredth narrower, at its upper end."""
+
+    def narrower(*args: Any) -> Range:
+        full = function(*args)
+        return Range(full.low, full.high - 0.01 * (full.high - full.low))
+
+    return narrower
+
+
+LOWERED: dict[str, tuple[Any, str]] = {
+    "secants": (secant, "secants"),
+    "bends": (secant, "bends"),
+    "rows": (Reach, "each_row"),
+    "weighted rows": (Reach, "weighted"),
+    "the matrix": (Reach, "whole"),
+    "norms": (secant, "schur_norm"),
+    "eigenvalues": (reaching, "proved_eigenvalue"),
+}
+
+
+@pytest.mark.parametrize("part", LOWERED)
+def test_lowering_a_part_of_the_bound_by_a_hundredth_is_seen(part: str, monkeypatch) -> None:
+    f, x, eps = chain(2), torch.full((1, 1, 1, 1), 0.4, dtype=torch.float64), 0.3
+    gradient = gradient_of(f, 0)
+    change = float((gradient(x + eps) - gradient(x)).abs())
+    assert float(bound(f, x, eps, L2).upper) >= change
+    home, name = LOWERED[part]
+    whole = getattr(home, name)
+    lowered = shrunk_range(whole) if part in ("secants", "bends") else lambda *args: 0.99 * whole(*args)
+    monkeypatch.setattr(home, name, lowered)
+    assert float(bound(f, x, eps, L2).upper) < change
+
+
+@NORMS
+def test_a_small_ball_gives_the_first_order_bound(norm: Norm, images) -> None:
+    x, eps = images(1, 1, 3, 3), 1e-8
+    for kind in KINDS:
+        f = classifier(kind, "tanh", seed=2)
+        H = torch.autograd.functional.jacobian(lambda z, f=f: gradient_of(f, 0)(z).flatten(), x).reshape(9, 9)
+        signs = torch.tensor(list(product((-1.0, 1.0), repeat=9)), dtype=torch.float64)
+        exact = float((signs @ H).norm(dim=1).max() if norm is LINF else torch.linalg.matrix_norm(H, 2))
+        slack = 1e-6 if norm is L2 else 0.2533  # sqrt(pi/2) at most, by Nesterov
+        assert exact * (1 - 1e-6) <= float(bound(f, x, eps, norm).upper) / eps <= exact * (1 + slack)
+
+
+@NORMS
+def test_a_network_without_activations_does_not_move(norm: Norm, images) -> None:
+    network = nn.Sequential(nn.Conv2d(1, 2, 2), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(2, 3)).double().eval()
+    assert bound(Classifier(network), images(2, 1, 3, 3), 0.5, norm).upper.tolist() == [0.0, 0.0]
+
+
+def test_the_networks_of_the_derivations_have_smaller_bounds_than_eps_times_their_largest_curvature() -> None:
+    first, second = nn.Linear(2, 3).double(), nn.Linear(3, 2).double()
+    first.weight.data = torch.tensor([[1, -1], [0.5, 2], [0, 1]], dtype=torch.float64)
+    first.bias.data = torch.tensor([0.1, -0.2, 0.3], dtype=torch.float64)
+    second.weight.data = torch.tensor([[1, 0.5, -1], [-0.3, 0.8, 0.2]], dtype=torch.float64)
+    second.bias.data = torch.tensor([0, 0.1], dtype=torch.float64)
+    x = torch.tensor([[0.7, 0.2]], dtype=torch.float64)
+
+    def with_output(*weights: float) -> nn.Linear:
+        last = nn.Linear(len(weights), 1).double()
+        last.weight.data = torch.tensor([weights], dtype=torch.float64)
+        return last
+
+    shallow = nn.Sequential(first, nn.Softplus(2.0), with_output(1, -1, 0.5))
+    deep = nn.Sequential(first, nn.Softplus(2.0), second, nn.Softplus(2.0), with_output(1, -0.7))
+    # K(.5) = 2.125 of the shallow one, K(.1) = 1.7407043559 of the deep one
+    for network, eps, golden in ((shallow, 0.5, 0.5 * 2.125), (deep, 0.1, 0.1 * 1.7407043559)):
+        f = Classifier(network.eval().requires_grad_(False))
+        upper = float(bound(f, x, eps, L2).upper)
+        assert largest_change(gradient_of(f, 0), x[0], eps, linf=False) <= upper <= golden
+
+
+def test_one_node_of_integrated_gradients_from_black_is_input_times_gradient(images) -> None:
+    f, x = classifier("deep", "softplus"), images(2, 1, 3, 3)
+    one = IntegratedGradients(steps=1, quadrature="riemann-right")
+    for norm in (L2, LINF):
+        parts = [bound(f, x, 0.2, norm, attribution=attribution) for attribution in (one, InputTimesGradient())]
+        torch.testing.assert_close(parts[0].upper, parts[1].upper, rtol=1e-12, atol=0)
+        torch.testing.assert_close(parts[0].length, parts[1].length, rtol=1e-12, atol=0)
+
+
+# invariances
+
+
+def test_the_bound_scales_with_the_logits_and_leaves_the_angle_alone(images) -> None:
+    f, x = classifier("deep", "softplus"), images(1, 1, 3, 3)
+    before = bound(f, x, 0.1, L2)
+    last = f.network[-1]
+    last.weight.data *= 7.0
+    last.bias.data *= 7.0
+    after = bound(f, x, 0.1, L2)
+    torch.testing.assert_close(after.upper, 7 * before.upper, rtol=1e-9, atol=0)
+    torch.testing.assert_close(after.upper / after.length, before.upper / before.length, rtol=1e-9, atol=0)
+
+
+@NORMS
+def test_samples_of_a_batch_have_the_bounds_that_they_have_alone(norm: Norm, images) -> None:
+    f, x = classifier("residual", "softplus"), images(5, 1, 3, 3)
+    eps = torch.tensor([0.01, 0.1, 0.2, 0.3, 0.6], dtype=torch.float64)
+    together = bound(f, x, eps, norm).upper
+    alone = torch.cat([bound(f, x[i : i + 1], float(eps[i]), norm).upper for i in range(5)])
+    torch.testing.assert_close(together, alone, rtol=1e-5, atol=0)  # linf: the search for D has its own draws
+    network = read_network(f, (1, 3, 3), CPU)
+    few = Prover(network, Saliency(), norm, 1)(x, torch.zeros(5, dtype=torch.int64), [eps], Draws(0, tuple(range(5))))
+    torch.testing.assert_close(few[0].upper, together, rtol=1e-5, atol=0)
+
+
+@NORMS
+def test_several_balls_at_once_have_the_bounds_of_each_alone(norm: Norm, images) -> None:
+    f, x = classifier("convolutional", "softplus"), images(2, 1, 3, 3)
+    sizes = [torch.full((2,), eps, dtype=torch.float64) for eps in (0.01, 0.3)]
+    prover = Prover(read_network(f, (1, 3, 3), CPU), IntegratedGradients(steps=2), norm, MEMORY)
+    y, draws = torch.zeros(2, dtype=torch.int64), Draws(0, (0, 1))
+    for one, together in zip(sizes, prover(x, y, sizes, draws), strict=True):
+        torch.testing.assert_close(prover(x, y, [one], draws)[0].upper, together.upper, rtol=1e-12, atol=0)
+
+
+def test_a_larger_ball_has_a_larger_bound_in_all_but_rounding(images) -> None:
+    x = images(1, 1, 3, 3)
+    for kind in KINDS:
+        f = classifier(kind, "softplus", seed=1)
+        bounds = [float(bound(f, x, 0.01 * 1.5**k, L2).upper) for k in range(14)]
+        assert bounds == sorted(bounds)
+
+
+@pytest.mark.parametrize("attribution", [UniformSmooth(), IntegratedGradients(baseline=Blurred())], ids=["us", "blur"])
+def test_attributions_without_a_proof_are_refused(attribution: Attribution, images) -> None:
+    with pytest.raises(UsageError, match="proved bounds are for saliency"):
+        bound(classifier("deep", "tanh"), images(1, 1, 3, 3), 0.1, L2, attribution=attribution)
