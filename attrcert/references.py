@@ -25,6 +25,12 @@ PAPERS: dict[str, Paper] = {
         "Estimating the Largest Eigenvalue by the Power and Lanczos Algorithms with a Random Start",
         "SIAM J. Matrix Anal. Appl. 1992",
     ),
+    "waudbysmith2024estimating": Paper(
+        "Waudby-Smith & Ramdas", "Estimating Means of Bounded Random Variables by Betting", "JRSS B 2024"
+    ),
+    "maurer2009empirical": Paper(
+        "Maurer & Pontil", "Empirical Bernstein Bounds and Sample-Variance Penalization", "COLT 2009"
+    ),
     "simonyan2013deep": Paper(
         "Simonyan et al.",
         "Deep Inside Convolutional Networks: Visualising Image Classification Models and Saliency Maps",

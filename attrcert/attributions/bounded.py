@@ -79,7 +79,7 @@ class ClipAt:
 
 @dataclass(frozen=True)
 class Clip:
-    """The same with M the `quantile` of the lengths of `pilot` draws, per sample."""
+    """g min(1, M / |g|) with M the `quantile` Q of the lengths of `pilot` draws that are thrown away, per sample."""
 
     quantile: float
     pilot: int = 100

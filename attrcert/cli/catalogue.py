@@ -14,8 +14,8 @@ def catalogue(
     family: Annotated[
         str | None,
         typer.Argument(
-            help="attributions, certificates, attacks, presets, metrics, models, samples, architectures or guarantees. "
-            "Default: all.",
+            help="attributions, certificates, rules, boundings, confidence-bounds, attacks, presets, metrics, models, samples, "
+            "architectures or guarantees. Default: all.",
             show_default=False,
         ),
     ] = None,

@@ -48,9 +48,14 @@ def execute(
     if violated:
         talk(f"violated: an attack exceeded a proved or confidence bound on {len(violated)} rows", style="bold red")
         raise typer.Exit(1)
-    if summary.incomplete > choices.max_incomplete * summary.samples:
+    incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", choices)
+
+
+def incomplete(missing: int, samples: int, what: str, choices: RunGroup) -> None:
+    """Exit 4 if too many samples have no such thing."""
+    if missing > choices.max_incomplete * samples:
         talk(
-            f"incomplete: {summary.incomplete} of {summary.samples} samples have no figure, or one that has not converged; "
+            f"incomplete: {missing} of {samples} samples have no {what}; "
             f"--max-incomplete allows a share of {choices.max_incomplete:g}"
         )
         raise typer.Exit(4)

@@ -193,7 +193,8 @@ class MethodGroup:
     sigma: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Standard deviation of Gaussian noise, in pixel units; repeatable with --smooth. Default: {DEFAULT_SIGMA:g}.",
+            help="Standard deviation of Gaussian noise, in pixel units; with --smooth repeatable, with max-eps also best. "
+            f"Default: {DEFAULT_SIGMA:g}.",
             show_default=False,
             rich_help_panel=METHOD,
         ),
@@ -201,7 +202,8 @@ class MethodGroup:
     radius: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Radius of uniform noise in the l2 ball; repeatable with --smooth. Default: {DEFAULT_RADIUS:g}.",
+            help="Radius of uniform noise in the l2 ball, in pixel units; with --smooth repeatable, with max-eps also best. "
+            f"Default: {DEFAULT_RADIUS:g}.",
             show_default=False,
             rich_help_panel=METHOD,
         ),
@@ -245,7 +247,11 @@ class MethodGroup:
         typer.Option(help="Stop when the upper end is within this of the lower one, relative.", rich_help_panel=SOLVER),
     ] = DEFAULTS.slack
     failure: Annotated[
-        float, typer.Option(help="Probability, per sample, that an upper end is too small.", rich_help_panel=SOLVER)
+        float,
+        typer.Option(
+            help="Probability, per sample, that an upper end is too small; with --smooth, that a row claims too much.",
+            rich_help_panel=SOLVER,
+        ),
     ] = DEFAULTS.failure
     max_steps: Annotated[
         int, typer.Option(help="Lanczos steps after which a sample is not-converged.", rich_help_panel=SOLVER)

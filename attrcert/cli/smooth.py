@@ -7,13 +7,15 @@ import typer
 
 from attrcert.cli import options
 from attrcert.cli.console import talk
-from attrcert.cli.groups import with_groups
+from attrcert.cli.execution import incomplete
+from attrcert.cli.groups import Context, said, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
 
 
 @with_groups
 def smooth(
+    context: Context,
     smoothing: SmoothGroup,
     method: options.MethodGroup,
     model: options.ModelGroup,
@@ -38,6 +40,12 @@ def smooth(
     bounded attribution), standard_error (of each entry), C_hat (the map's length), C_lower (its lower bound with
     confidence) and M.
     """
+    for name in ("eps", "min_cosine"):
+        if said(context, name):
+            raise UsageError(
+                f"--{name.replace('_', '-')} means nothing here: a map is the same for every one",
+                hint="`attrcert bound --smooth` certifies the maps",
+            )
     if out.suffix != ".npz" or not out.parent.is_dir():
         raise UsageError(f"--out must name an .npz file in a folder that exists, got {out}")
     if out.exists() and not overwrite:
@@ -50,8 +58,11 @@ def smooth(
     from attrcert.running.runs import open_run
 
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
-    maps = write_maps(open_run(model.spec(checkpoint), spec, config, run.options()), out)
+    maps, failed = write_maps(open_run(model.spec(checkpoint), spec, config, run.options()), out)
     talk(f"{len(maps['index'])} maps in {out}")
     if png is not None:
         write_pictures(maps, png)
         talk(f"{len(maps['index'])} pictures in {png}")
+    for sample in failed:
+        talk(f"no map of sample {sample.index}: {sample.kind}: {sample.message}", style="yellow")
+    incomplete(len(failed), len(failed) + len(maps["index"]), "map", run)

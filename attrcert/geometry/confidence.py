@@ -63,7 +63,7 @@ class Confidence(Protocol):
 
 @dataclass(frozen=True)
 class Betting:
-    """The capital process above; valid whenever one stops."""
+    """Bets that the projections' mean is larger, and what their capital refutes; valid whenever one stops [waudbysmith2024estimating]."""
 
     cap: float = CAP
     anytime: bool = True

@@ -37,7 +37,7 @@ class Rule(Protocol):
 
 @dataclass(frozen=True)
 class Tight:
-    """The angle above: valid, and attained by some bounded attribution."""
+    """The largest angle that c and tau allow: valid, and attained by some bounded attribution."""
 
     guarantee: Guarantee = Guarantee.CONFIDENCE
 

@@ -58,7 +58,9 @@ def smooth_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
 def _cosine_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     parts, met = summarise_cases(rows), _met(rows)
     threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
-    verdict = f"{met}: the cosine is " + ("known." if threshold is None else f"at least {threshold:g} (--min-cosine).")
+    verdict = f"{met}: the cosine is " + (
+        "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
+    )
     return TextTable(
         title=_title(rows, "The cosine that the smoothed attribution keeps within eps"),
         facts=_facts(summary),
@@ -168,19 +170,19 @@ def _draws(rows: Sequence[Row]) -> Iterable[str]:
 
 def _choices(parts: Sequence[CaseSummary], rows: Sequence[Row]) -> Iterable[str]:
     """Which radii were the best, and whether others might be better."""
+    spread = _spread(rows)
     for part in parts:
-        if not part.chosen:
-            continue
-        spread = _spread(rows)
         chosen = ", ".join(f"{radius:g} on {count}" for radius, count in part.chosen.items())
-        yield f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
+        if chosen:
+            yield f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
     grid = next((_tried(row) for row in rows if row.get("radii_tried")), [])
-    at_end = sum(row.get("radius") in (grid[0], grid[-1]) for row in rows if row.get("radii_tried")) if grid else 0
-    if at_end:
-        yield (
-            f"{at_end} of these are at an end of the grid ({grid[0]:g} to {grid[-1]:g}); others may do better: "
-            f"try them with --{_spread(rows)} R1,R2."
-        )
+    for end, word, factor in ((grid[0], "smaller", 0.5), (grid[-1], "larger", 2.0)) if grid else ():
+        count = sum(part.chosen.get(end, 0) for part in parts)
+        if count:
+            yield (
+                f"{count} of these are at the {word} end of the grid, and {word} ones may do better: "
+                f"try --{spread} {factor * end:g},{factor**2 * end:g}."
+            )
 
 
 def _ends(rows: Sequence[Row]) -> Iterable[str]:

@@ -10,6 +10,7 @@ from safetensors import safe_open
 
 from attrcert.attacks import ATTACKS
 from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions.bounded import BOUNDINGS
 from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.certificates import (
     ball,
@@ -19,8 +20,11 @@ from attrcert.certificates import (
     linf_corollary,
     linf_row_sums,
     linf_scaled,
+    smoothing,
     taylor_correction,
 )
+from attrcert.geometry.confidence import CONFIDENCES
+from attrcert.geometry.cosine_bounds import RULES
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
@@ -40,6 +44,7 @@ CERTIFICATES = {
     "correction c": taylor_correction,
     "ball (--ball)": ball,
     "label constraint": label_dual,
+    "smoothing (--smooth)": smoothing,
 }
 
 
@@ -57,6 +62,12 @@ def families() -> dict[str, list[Entry]]:
         "certificates": [
             _entry(name, module.__doc__ or "", module.__doc__ or "") for name, module in CERTIFICATES.items()
         ],
+        "rules": [_described(name, member) for name, member in RULES.items()],
+        "boundings": [_described(name, member) for name, member in BOUNDINGS.items()],
+        "confidence-bounds": [
+            *(_described(name, member) for name, member in CONFIDENCES.items()),
+            _entry("clt", inspect.getdoc(smoothing.clt_length) or "", smoothing.__doc__ or ""),
+        ],
         "attacks": [
             *(_entry(name, inspect.getdoc(member) or "", _module_claim(member)) for name, member in ATTACKS.items()),
             _entry("worst", inspect.getdoc(Campaign.worst) or "", ""),
@@ -70,6 +81,12 @@ def families() -> dict[str, list[Entry]]:
         "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
         "guarantees": [_entry(guarantee.value, guarantee.meaning, "") for guarantee in Guarantee],
     }
+
+
+def _described(name: str, member: type) -> Entry:
+    """By its own docstring; the paper is its module's unless it names one."""
+    text = inspect.getdoc(member) or ""
+    return _entry(name, text, text if "[" in text else _module_claim(member))
 
 
 def _entry(name: str, text: str, source: str) -> Entry:

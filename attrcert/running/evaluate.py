@@ -76,8 +76,8 @@ def read(
             failed.append(Failed(index, label, "shape", message))
     if not good:
         return None, failed
-    picked, pictures, labels = zip(*good, strict=True)
-    return Batch(picked, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
+    usable, pictures, labels = zip(*good, strict=True)
+    return Batch(usable, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
 
 
 @dataclass(frozen=True)
@@ -101,15 +101,15 @@ class _Work:
             failure = Failed(batch.indices[0], batch.labels[0], "memory", "one sample does not fit into memory")
             return {failure.index: _failed_rows(failure, self.config)}
         self.warn(f"out of memory with {b} samples at once; going on with {b // 2}")
-        first, second = _picked(batch, list(range(b // 2))), _picked(batch, list(range(b // 2, b)))
+        first, second = picked(batch, list(range(b // 2))), picked(batch, list(range(b // 2, b)))
         return self.fitted(first) | self.fitted(second)
 
     def _whole(self, batch: Batch) -> dict[int, list[Row]]:
         with torch.no_grad():
             logits = self.classifier(batch.images)
-        failed, keep = _unusable(batch, logits, self.config)
+        failed, keep = unusable(batch, logits, self.config)
         rows = {failure.index: _failed_rows(failure, self.config) for failure in failed}
-        return rows | (self.rows_of(self.classifier, _picked(batch, keep), logits[keep]) if keep else {})
+        return rows | (self.rows_of(self.classifier, picked(batch, keep), logits[keep]) if keep else {})
 
 
 def with_derivatives(config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]]) -> RowsOf:
@@ -124,7 +124,7 @@ def with_derivatives(config: BoundConfig, rows_of: Callable[[Subject], dict[int,
         message = "the attribution or its derivative is NaN or infinite"
         failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in bad]
         apart = {failure.index: _failed_rows(failure, config) for failure in failed}
-        return apart | (rows(classifier, _picked(batch, keep), logits[keep]) if keep else {})
+        return apart | (rows(classifier, picked(batch, keep), logits[keep]) if keep else {})
 
     return rows
 
@@ -134,11 +134,12 @@ def _out_of_memory(error: RuntimeError) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
-def _picked(batch: Batch, keep: list[int]) -> Batch:
+def picked(batch: Batch, keep: list[int]) -> Batch:
     return Batch(tuple(batch.indices[i] for i in keep), batch.images[keep], tuple(batch.labels[i] for i in keep))
 
 
-def _unusable(batch: Batch, logits: Tensor, config: RunConfig) -> tuple[list[Failed], list[int]]:
+def unusable(batch: Batch, logits: Tensor, config: RunConfig) -> tuple[list[Failed], list[int]]:
+    """The samples that have no figure whatever is made of them, and the places of the others."""
     finite, classes = logits.isfinite().all(dim=1).tolist(), logits.shape[1]
     failed, keep = [], []
     for i, (index, label) in enumerate(zip(batch.indices, batch.labels, strict=True)):

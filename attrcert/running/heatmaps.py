@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from attrcert.running.config import SmoothConfig
-from attrcert.running.evaluate import read
+from attrcert.running.evaluate import Failed, picked, read, unusable
 from attrcert.running.methods import torch_dtype
 from attrcert.running.runs import Run
 from attrcert.running.smoothing import Certify
@@ -17,39 +17,57 @@ SCALE = 8  # picture pixels per image pixel, for small images
 LARGE = 128
 
 
-def write_maps(run: Run, path: Path) -> dict[str, Any]:
-    """The maps of all usable samples, which are also returned."""
-    config = run.config
-    assert isinstance(config, SmoothConfig)
+def write_maps(run: Run, path: Path) -> tuple[dict[str, Any], list[Failed]]:
+    """The maps of all usable samples, which are also returned, and the other samples."""
     parts: dict[str, list[Any]] = {name: [] for name in NAMES}
+    failed: list[Failed] = []
     with run.classifier.prepared():
         for start in range(0, len(run.data.indices), run.batch_size):
-            indices = run.data.indices[start : start + run.batch_size]
-            batch, _ = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(config))
-            if batch is None:
-                continue
-            with torch.no_grad():
-                logits = run.classifier(batch.images)
-            certify = Certify(run.classifier, batch, logits, config, run.points, len(run.data.indices))
-            mean, error, seen = certify.smoothed(config.spread[0])
-            parts["index"] += batch.indices
-            parts["label"] += [-1 if label is None else label for label in batch.labels]
-            parts["predicted"] += logits.argmax(dim=1).tolist()
-            parts["target"] += certify.target.tolist()
-            parts["image"] += list(batch.images.cpu().numpy())
-            parts["map"] += list(mean.view_as(batch.images).float().cpu().numpy())
-            parts["standard_error"] += list(error.view_as(batch.images).float().cpu().numpy())
-            parts["C_hat"] += [one.estimate for one in seen]
-            parts["C_lower"] += [one.lower for one in seen]
-            parts["M"] += [one.M for one in seen]
+            certify, others = _usable(run, run.data.indices[start : start + run.batch_size])
+            failed += others
+            for name, values in (_maps(certify) if certify else {}).items():
+                parts[name] += values
     maps = {name: np.array(values) for name, values in parts.items()}
     part = path.with_name(path.name + ".part.npz")
     np.savez_compressed(part, **maps)  # type: ignore[arg-type]
     part.replace(path)
-    return maps
+    return maps, failed
 
 
 NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
+
+
+def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Certify | None, list[Failed]]:
+    """The samples of a batch that have a map, and the others."""
+    config = run.config
+    assert isinstance(config, SmoothConfig)
+    batch, failed = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(config))
+    if batch is None:
+        return None, failed
+    with torch.no_grad():
+        logits = run.classifier(batch.images)
+    others, keep = unusable(batch, logits, config)
+    if not keep:
+        return None, failed + others
+    certify = Certify(run.classifier, picked(batch, keep), logits[keep], config, run.points, len(run.data.indices))
+    return certify, failed + others
+
+
+def _maps(certify: Certify) -> dict[str, list[Any]]:
+    batch = certify.batch
+    mean, error, seen = certify.smoothed(certify.config.spread[0])
+    return {
+        "index": list(batch.indices),
+        "label": [-1 if label is None else label for label in batch.labels],
+        "predicted": certify.logits.argmax(dim=1).tolist(),
+        "target": certify.target.tolist(),
+        "image": list(batch.images.cpu().numpy()),
+        "map": list(mean.view_as(batch.images).float().cpu().numpy()),
+        "standard_error": list(error.view_as(batch.images).float().cpu().numpy()),
+        "C_hat": [one.estimate for one in seen],
+        "C_lower": [one.lower for one in seen],
+        "M": [one.M for one in seen],
+    }
 
 
 def write_pictures(maps: dict[str, Any], folder: Path) -> None:
