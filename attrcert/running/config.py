@@ -266,7 +266,7 @@ class SmoothConfig(RunConfig):
                 "--stop-when certified needs a threshold that is met or not: bound or min-radius with --min-cosine"
             )
         if self.stop_when == "certified" and self.confidence != "betting":
-            raise UsageError(f"only betting may be stopped early, got the confidence bound {self.confidence}")
+            raise UsageError(f"--stop-when certified goes with --confidence betting alone, got {self.confidence}")
         if self.bounded == "sample-max" and self.rule != "published":
             raise UsageError(
                 f"the largest |g| of a sample is no bound: --bounded sample-max goes with --rule published, got {self.rule}"
