@@ -214,6 +214,14 @@ class MethodGroup:
     smooth_base: Annotated[str, typer.Option(help="The attribution that is smoothed.", rich_help_panel=METHOD)] = (
         DEFAULTS.smooth_base
     )
+    smooth_unit: Annotated[
+        bool,
+        typer.Option(
+            "--smooth-unit",
+            help="Smooth the direction g/|g|: the map that --smooth with --bounded unit certifies, to attack it.",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.smooth_unit
     linf_method: Annotated[
         list[str],
         typer.Option(
@@ -269,7 +277,9 @@ class MethodGroup:
             if given and len(words(given)) > 1:
                 raise UsageError(f"several values of --{name} go with --smooth only, got {', '.join(given)}")
             if given == ["best"]:
-                raise UsageError(f"--{name} best is for max-eps --smooth, which takes the best of a grid for each sample")
+                raise UsageError(
+                    f"--{name} best is for max-eps --smooth, which takes the best of a grid for each sample"
+                )
         values = {
             name: parse_number(given[0], f"--{name}") if given else default for name, (given, default) in noise.items()
         }
