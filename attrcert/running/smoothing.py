@@ -78,7 +78,8 @@ class Certify:
     def failure(self) -> float:
         """Of one test: the run's, shared by all samples and radii that must hold together, or by the radii that a choice is made from.
 
-        `descend` needs no share: a radius is tried only after all larger ones passed, so the first that is wrong to pass decides.
+        `descend` needs no share: a radius is tried only after all larger ones passed, so the first that is wrong to pass decides. What then
+        holds is the threshold at every radius that passed, not the cosines above it.
         """
         config = self.config
         choosing = config.best or (config.task == "min-radius" and config.search == "smallest")
