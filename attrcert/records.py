@@ -32,14 +32,15 @@ COMMON = (
     Column(
         "status",
         str,
-        "ok, misclassified, vacuous (T_e >= g_norm, or C_lower <= 2 tau M: no angle follows), abstained (smoothed: the threshold was not "
+        "ok, misclassified, vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), abstained (smoothed: the threshold was not "
         "certified), infeasible (min-radius: at no radius tested), label-changed (attack: no iterate kept the label), not-converged, or "
         "error:<kind>",
     ),
     Column(
         "guarantee",
         str,
-        "what the bound promises: first-order (T_e holds for the linearised attribution only) or confidence (but for `failure`)",
+        "what the bound promises: proved (T_proved), confidence (but for `failure`) or first-order (T_e holds for the linearised "
+        "attribution only)",
     ),
     Column("attribution", str, "the method with its parameters"),
     Column("norm", str, "of the perturbation: l2, l<p> or linf"),
@@ -67,6 +68,9 @@ BOUND = (
         float,
         "eps times the largest gain |J(z) w|_2 found in the ball, in an attack also on the way to its points (--ball): corrected",
     ),
+    Column("T_proved", float, "bound of |g(x+delta) - g(x)|_2 for every delta of the ball (--proved): proved"),
+    Column("angle_proved_deg", float, "the angle that it allows, degrees; empty where vacuous"),
+    Column("proved_method", str, "which proved bound was the smallest: secant or interval"),
     Column("T_c_deg", float, "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous"),
     Column("T_c_corrected_deg", float, "the same from T_e_corrected"),
     Column("linf_method", str, "which upper bound was the smallest: scaled, row-sums or corollary"),
@@ -124,6 +128,7 @@ ATTACK = (
     Column("violated", bool, "whether T_hat_e exceeds T_e"),
     Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected"),
     Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball"),
+    Column("violated_proved", bool, "whether T_hat_e exceeds T_proved: never, or something is wrong (exit code 1)"),
     Column(
         "target_left",
         float,

@@ -53,4 +53,10 @@ PAPERS: dict[str, Paper] = {
     "singh2020attributional": Paper(
         "Singh et al.", "Attributional Robustness Training Using Input-Gradient Spatial Alignment", "ECCV 2020"
     ),
+    "schur1911bemerkungen": Paper(
+        "Schur",
+        "Bemerkungen zur Theorie der beschränkten Bilinearformen mit unendlich vielen Veränderlichen",
+        "Crelle 1911",
+    ),
+    "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
 }

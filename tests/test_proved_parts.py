@@ -22,7 +22,7 @@ from attrcert.draws import Draws
 from attrcert.errors import ModelError
 from attrcert.linalg import proofs
 from attrcert.linalg.enclosure import TopSingularValue
-from attrcert.linalg.proofs import proved_eigenvalue, schur_norm
+from attrcert.linalg.proofs import gram_norm, proved_eigenvalue
 from attrcert.loading.classifier import Classifier
 
 CPU = torch.device("cpu")
@@ -285,8 +285,8 @@ def test_norms_are_never_below_the_true_ones(name: str) -> None:
     exact = float(torch.linalg.matrix_norm(A[0], 2))
     ones = torch.ones(1, A.shape[1], dtype=torch.float64)
     modulus = float(torch.linalg.matrix_norm(A[0].abs(), 2))
-    assert exact * (1 - 1e-12) <= float(schur_norm(A, ones))
-    assert float(schur_norm(A, ones)) <= modulus * 1.5 + 1e-300
+    assert exact * (1 - 1e-12) <= float(gram_norm(A, ones))
+    assert float(gram_norm(A, ones)) <= modulus * 1.5 + 1e-300
     proved = float(proved_eigenvalue(A.mT @ A, Draws(0, (0,)))) ** 0.5
     assert exact * (1 - 1e-12) <= proved <= exact * (1 + 2e-6) + 1e-150
 
@@ -297,7 +297,7 @@ def test_the_weighted_norm_is_that_of_the_weighted_matrix_for_one_or_many_sample
     weights, scale = torch.rand(3, 6, generator=rng).double(), torch.randn(3, 5, generator=rng).double()
     exact = torch.linalg.matrix_norm(weights.sqrt()[:, :, None] * A * scale[:, None], 2)
     for same in (A, A.expand(3, -1, -1)):
-        found = schur_norm(same, weights, scale)
+        found = gram_norm(same, weights, scale)
         assert bool((exact * (1 - 1e-12) <= found).all())
         torch.testing.assert_close(found, exact, rtol=1e-3, atol=0)
 

@@ -250,6 +250,15 @@ class MethodGroup:
             rich_help_panel=METHOD,
         ),
     ] = DEFAULTS.ball
+    proved: Annotated[
+        bool,
+        typer.Option(
+            "--proved",
+            help="Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth "
+            "activations (l2, linf). Dearer: forms d x d matrices.",
+            rich_help_panel=METHOD,
+        ),
+    ] = DEFAULTS.proved
     slack: Annotated[
         float,
         typer.Option(help="Stop when the upper end is within this of the lower one, relative.", rich_help_panel=SOLVER),

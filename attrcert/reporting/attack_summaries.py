@@ -36,6 +36,8 @@ class AttackSummary:
     T_e: Outside
     T_e_corrected: Outside
     T_e_ball: Outside
+    T_proved: Outside
+    looseness: float | None
     tightness: float | None
     T_hat_c_deg: float | None
     T_c_deg: float | None
@@ -76,6 +78,8 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         T_e=_outside(usable, "T_e", "violated"),
         T_e_corrected=_outside(usable, "T_e_corrected", "violated_corrected"),
         T_e_ball=_outside(usable, "T_e_ball", "violated_ball"),
+        T_proved=_outside(usable, "T_proved", "violated_proved"),
+        looseness=_mean_ratio(usable, "T_proved", "T_hat_e"),
         tightness=_mean(usable, "tightness"),
         T_hat_c_deg=_mean(usable, "T_hat_c_deg"),
         T_c_deg=_mean(usable, "T_c_deg"),
@@ -97,6 +101,11 @@ def _mean(rows: Sequence[Row], name: str) -> float | None:
     return fsum(values) / len(values) if values else None
 
 
+def _mean_ratio(rows: Sequence[Row], name: str, of: str) -> float | None:
+    ratios = [_number(row[name]) / _number(row[of]) for row in rows if row.get(name) is not None and row.get(of)]
+    return fsum(ratios) / len(ratios) if ratios else None
+
+
 def _number(cell: Cell) -> float:
     assert isinstance(cell, int | float)
     return float(cell)
@@ -116,10 +125,12 @@ def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bo
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
     with_ball = any(part.T_e_ball.mean is not None for part in attacks)
-    ball_header = ("T_ball [outside]",) if with_ball else ()
+    with_proof = any(part.T_proved.mean is not None for part in attacks)
+    more_headers = (("T_ball [outside]",) if with_ball else ()) + (("T_proved [outside]",) if with_proof else ())
     lines = []
     for part in attacks:
-        bounds = (part.T_e, part.T_e_corrected, *((part.T_e_ball,) if with_ball else ()))
+        more = (*((part.T_e_ball,) if with_ball else ()), *((part.T_proved,) if with_proof else ()))
+        bounds = (part.T_e, part.T_e_corrected, *more)
         lines.append(
             (
                 f"{part.eps:.4g}",
@@ -128,13 +139,16 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
                 _down(part.T_hat_e),
                 *(_against(bound) for bound in bounds),
                 _down(part.tightness),
+                *((_up(part.looseness),) if with_proof else ()),
                 _degrees(part.T_hat_c_deg, round_down),
                 _degrees(part.T_c_deg, round_up) + (f" (n={part.angles})" if part.vacuous and part.angles else ""),
                 str(part.samples),
             )
         )
     return TextTable(
-        title="How far attacks move the attribution, and how far the first-order bounds say they can",
+        title="How far attacks move the attribution, and how far the "
+        + ("first-order and proved bounds" if with_proof else "first-order bounds")
+        + " say they can",
         facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
         header=(
             "eps",
@@ -143,8 +157,9 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
             "T_hat_e",
             "T_e [outside]",
             "T'_e [outside]",
-            *ball_header,
+            *more_headers,
             "T_hat_e/T_e",
+            *(("T_proved/T_hat_e",) if with_proof else ()),
             "T_hat_c",
             "T_c",
             "samples",
@@ -168,6 +183,11 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     yield "[outside]: the share of samples whose attack exceeded the figure."
     if any(part.T_e_ball.mean is not None for part in attacks):
         yield f"T_ball: eps times the largest gain found in the ball, {Guarantee.CORRECTED}: a search, not a certificate."
+    if any(part.T_proved.mean is not None for part in attacks):
+        yield (
+            f"T_proved: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantee here, over the whole ball. "
+            "T_proved/T_hat_e is a mean of ratios: how much larger it is than what the attack reached."
+        )
     if any(part.T_e.mean is not None and part.T_e.compared == 0 for part in attacks):
         yield "The attribution was measured on another model than the bounds speak of: they are not compared."
     for part in attacks:
@@ -265,6 +285,10 @@ def _share(bound: Outside) -> str:
 
 def _down(value: float | None) -> str:
     return "-" if value is None else round_down(value, 4)
+
+
+def _up(value: float | None) -> str:
+    return "-" if value is None else round_up(value, 4)
 
 
 def _plain(value: float | None) -> str:

@@ -55,6 +55,8 @@ class EpsSummary:
     T_e_corrected: Statistic
     T_e_ball: Statistic
     T_c_deg: Statistic
+    T_proved: Statistic
+    angle_proved_deg: Statistic
     c: Statistic
     looseness: Statistic
     label_lost: int
@@ -110,7 +112,6 @@ def _severity(status: str) -> int:
 
 def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
     usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    no_angle = sum(row.get("T_c_deg") is None for row in usable)
     ratios = [_number(row["T_e"]) / _number(row["T_e_attained"]) for row in usable if row.get("T_e_attained")]
     return EpsSummary(
         eps=eps,
@@ -119,7 +120,9 @@ def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
         T_e=Statistic.of(_column(usable, "T_e")),
         T_e_corrected=Statistic.of(_column(usable, "T_e_corrected")),
         T_e_ball=Statistic.of(_column(usable, "T_e_ball")),
-        T_c_deg=Statistic.of(_column(usable, "T_c_deg"), beyond=no_angle),
+        T_c_deg=Statistic.of(_column(usable, "T_c_deg"), beyond=_empty(usable, "T_c_deg")),
+        T_proved=Statistic.of(_column(usable, "T_proved"), beyond=_empty(usable, "T_proved")),
+        angle_proved_deg=Statistic.of(_column(usable, "angle_proved_deg"), beyond=_empty(usable, "angle_proved_deg")),
         c=Statistic.of(_column(usable, "c")),
         looseness=Statistic.of(ratios),
         label_lost=sum(row.get("label_kept") == "none" for row in usable),
@@ -129,6 +132,10 @@ def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
 
 def _column(rows: Sequence[Row], name: str) -> list[float]:
     return [_number(row[name]) for row in rows if row.get(name) is not None]
+
+
+def _empty(rows: Sequence[Row], name: str) -> int:
+    return sum(row.get(name) is None for row in rows)
 
 
 def _number(cell: Cell) -> float:
@@ -150,12 +157,21 @@ class TextTable:
 def bound_table(summary: Summary) -> TextTable:
     """A line per eps and figure, each with its guarantee; upper figures are rounded up, so that none claims more than was computed."""
     return TextTable(
-        title="How far the attribution can be moved: first-order estimates, not certificates",
+        title="How far the attribution can be moved: "
+        + (
+            "proved bounds beside first-order estimates"
+            if _proved(summary)
+            else "first-order estimates, not certificates"
+        ),
         facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
         header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "samples"),
         cells=tuple(line for part in summary.per_eps for line in _lines(part)),
         notes=tuple(_notes(summary)),
     )
+
+
+def _proved(summary: Summary) -> bool:
+    return any(part.T_proved.count for part in summary.per_eps)
 
 
 def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
@@ -164,6 +180,9 @@ def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
     if part.T_e_ball.count:
         yield ("", "T_ball", Guarantee.CORRECTED, *_figures(part.T_e_ball, _up))
     yield ("", "T_c", Guarantee.FIRST_ORDER, *_figures(part.T_c_deg, _degrees))
+    if part.T_proved.count:
+        yield ("", "T_proved", Guarantee.PROVED, *_figures(part.T_proved, _up))
+        yield ("", "angle", Guarantee.PROVED, *_figures(part.angle_proved_deg, _degrees))
     if part.winners:
         yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, _up))
 
@@ -182,7 +201,18 @@ def _notes(summary: Summary) -> Iterable[str]:
     if any(part.T_e_ball.count for part in summary.per_eps):
         yield f"T_ball, {Guarantee.CORRECTED}: eps times the largest gain found in the ball. A search, not a certificate."
     yield "T_c: the angle in degrees that T_e allows between the two attributions, first-order like it."
+    if _proved(summary):
+        yield (
+            f"T_proved, {Guarantee.PROVED}: {Guarantee.PROVED.meaning}, whatever an attack does; angle is what it allows. "
+            "The other figures are not guarantees."
+        )
     for part in summary.per_eps:
+        unproved = part.T_proved.count - part.angle_proved_deg.count
+        if unproved:
+            yield (
+                f"eps {part.eps:.4g}: T_proved reaches |g| on {unproved} samples, of which no angle is proved; they lie beyond "
+                "every percentile of it and are not in its mean."
+            )
         vacuous = part.T_e.count - part.T_c_deg.count
         if vacuous:
             yield (

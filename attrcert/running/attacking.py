@@ -263,6 +263,7 @@ def _joined(bound: Row, attack: dict[str, Cell]) -> Row:
         ("violated", "T_e"),
         ("violated_corrected", "T_e_corrected"),
         ("violated_ball", "T_e_ball"),
+        ("violated_proved", "T_proved"),
     ):
         limit = cells.get(against)
         cells[column] = None if limit is None else _number(reached) > _number(limit) + rounding

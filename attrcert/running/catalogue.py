@@ -23,6 +23,7 @@ from attrcert.certificates import (
     smoothing,
     taylor_correction,
 )
+from attrcert.certificates.proved import secant
 from attrcert.geometry.confidence import CONFIDENCES
 from attrcert.geometry.cosine_bounds import RULES
 from attrcert.loading import bundled
@@ -44,6 +45,7 @@ CERTIFICATES = {
     "correction c": taylor_correction,
     "ball (--ball)": ball,
     "label constraint": label_dual,
+    "secant (--proved)": secant,
     "smoothing (--smooth)": smoothing,
 }
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -11,6 +13,7 @@ from attrcert.certificates.ball import BallSearch
 from attrcert.certificates.first_order import FirstOrder, best_of
 from attrcert.certificates.label_dual import LabelDual
 from attrcert.certificates.label_margin import Margins, label_kept, margins
+from attrcert.certificates.proved.bound import ProvedBound, Prover
 from attrcert.certificates.taylor_correction import Linearisation, Linearity, linearise
 from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
@@ -33,6 +36,7 @@ class Subject:
     logits: Float[Tensor, "b k"]
     target: Int64[Tensor, " b"]
     explained: Explained
+    prover: Prover | None = None
 
     @property
     def draws(self) -> Draws:
@@ -73,7 +77,9 @@ def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> 
     return torch.full_like(predicted, int(target))
 
 
-def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig) -> Subject:
+def explain(
+    f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig, prover: Prover | None = None
+) -> Subject:
     """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
     if isinstance(config, AttackConfig) and config.measure_on == "relu":
         with torch.no_grad():
@@ -81,7 +87,7 @@ def explain(f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: B
     target = explained_class(logits, batch, config.target)
     draws = Draws(config.seed, batch.indices)
     explained = explainer(config, f.mean).explain(f, batch.images, target, draws)
-    return Subject(f, batch, config, logits, target, explained)
+    return Subject(f, batch, config, logits, target, explained, prover)
 
 
 def bound_subject(subject: Subject) -> dict[int, list[Row]]:
@@ -117,7 +123,7 @@ class Bounded:
 
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
-        whole = {**self._label_cells(eps), **self._ball_cells(eps)}
+        whole = {**self._label_cells(eps), **self._ball_cells(eps), **self._proved_cells(eps)}
         return [
             {
                 **self.common(i),
@@ -136,7 +142,7 @@ class Bounded:
             "label": self.subject.batch.labels[i],
             "predicted": int(self.subject.predicted[i]),
             "target": int(self.subject.target[i]),
-            "guarantee": Guarantee.FIRST_ORDER.value,
+            "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
             "attribution": attribution_label(self.subject.config),
             "norm": str(self.subject.config.delta_norm),
             "g_norm": float(self.subject.explained.value[i].double().norm()),
@@ -152,7 +158,9 @@ class Bounded:
         angle = largest_angle(T_e, length)
         return {
             "eps": eps,
-            "status": self.status(i, vacuous=angle is None).value,
+            "status": self.status(
+                i, vacuous=angle is None if self.subject.prover is None else self._vacuous(i, eps)
+            ).value,
             "T_e": T_e,
             "T_e_attained": eps * float(self.worst.lower[i]),
             "c": None if corrected is None else c,
@@ -202,6 +210,34 @@ class Bounded:
         ball = Ball.whole(self.subject.batch.images, self.subject.config.delta_norm, eps)
         gain = BallSearch()(self.subject.jacobian_at, ball, self.worst)
         return {"T_e_ball": list(self.ball_wide(eps, gain))}
+
+    @cached_property
+    def proved(self) -> dict[float, ProvedBound]:
+        """By eps; what holds in a ball holds in every smaller one."""
+        prover, config, x = self.subject.prover, self.subject.config, self.subject.batch.images
+        if prover is None:
+            return {}
+        order = sorted(config.eps, reverse=True)
+        sizes = [torch.full((len(x),), eps, dtype=torch.float64) for eps in order]
+        found = prover(x, self.subject.target, sizes, self.subject.draws)
+        for larger, smaller in pairwise(range(len(found))):
+            found[smaller] = found[smaller].at_most(found[larger])
+        return dict(zip(order, found, strict=True))
+
+    def _vacuous(self, i: int, eps: float) -> bool:
+        """Whether no angle follows from the proved bound."""
+        return largest_angle(float(self.proved[eps].upper[i]), float(self.proved[eps].length[i])) is None
+
+    def _proved_cells(self, eps: float) -> dict[str, list[Cell]]:
+        if self.subject.prover is None:
+            return {}
+        bound = self.proved[eps]
+        pairs = list(zip(bound.upper.tolist(), bound.length.tolist(), strict=True))
+        return {
+            "T_proved": [upper if upper < float("inf") else None for upper, _ in pairs],
+            "angle_proved_deg": [largest_angle(upper, length) for upper, length in pairs],
+            "proved_method": list(bound.method),
+        }
 
     def ball_wide(self, eps: float, gain: Float[Tensor, " b"]) -> list[float]:
         """eps times a gain found in the ball, enlarged by what the enclosure at x left open; never below T_e."""

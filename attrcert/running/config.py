@@ -97,6 +97,7 @@ class BoundConfig(RunConfig):
     margin_classes: int = 20
     eta_draws: int = 2
     ball: bool = False
+    proved: bool = False
     slack: float = 0.01
     max_steps: int = 200
 
@@ -112,8 +113,13 @@ class BoundConfig(RunConfig):
                 raise UsageError(f"{name} must be positive and finite, got {getattr(self, name)}")
         _at_least(1, self, "max_steps", "margin_classes", "noise_draws")
         _at_least(0, self, "eta_draws")
-        if self.ball and self.delta_norm.kind is NormKind.LP:
-            raise UsageError("the ball-wide estimate is for l2 and linf, got norm lp")
+        for asked, name in ((self.ball, "the ball-wide estimate is"), (self.proved, "proved bounds are")):
+            if asked and self.delta_norm.kind is NormKind.LP:
+                raise UsageError(f"{name} for l2 and linf, got norm lp")
+        if self.proved and self.loss_hessian:
+            raise UsageError(
+                "proved bounds are of logits' attributions, not of the loss: --proved excludes --loss-hessian"
+            )
 
 
 @dataclass(frozen=True)
@@ -201,6 +207,8 @@ class MaxEpsConfig(BoundConfig):
         for kind, value in self.thresholds:
             if not 0 < value < limits[kind]:
                 raise UsageError(f"a threshold on the {kind} must be above 0 and below {limits[kind]:g}, got {value:g}")
+        if self.proved and self.corrected:
+            raise UsageError("--corrected searches with an estimate and --proved with a bound: choose one")
         if self.loss_hessian and self.corrected:
             raise UsageError("the correction c is not searched for with --loss-hessian")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attrcert.certificates.proved.bound import Prover
 from attrcert.errors import SampleError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
@@ -112,11 +113,13 @@ class _Work:
         return rows | (self.rows_of(self.classifier, picked(batch, keep), logits[keep]) if keep else {})
 
 
-def with_derivatives(config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]]) -> RowsOf:
+def with_derivatives(
+    config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]], prover: Prover | None = None
+) -> RowsOf:
     """Rows that need the attribution's derivatives; a sample whose are not finite is set apart and the others go on."""
 
     def rows(classifier: Classifier, batch: Batch, logits: Tensor) -> dict[int, list[Row]]:
-        subject = explain(classifier, batch, logits, config)
+        subject = explain(classifier, batch, logits, config, prover)
         finite = subject.finite()
         if finite.all():
             return rows_of(subject)

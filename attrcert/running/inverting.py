@@ -6,6 +6,7 @@ The bound is proportional to eps, so eps = deviation / upper. An angle a or a co
 Departures: the paper's Eqs. 51 and 52 lack squares, and give radii at which the threshold is exceeded.
 """
 
+from functools import partial
 from math import radians, sin, sqrt
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from attrcert.records import Cell, Row
 from attrcert.running.cells import Bounded, Subject, bound_all
 from attrcert.running.config import MaxEpsConfig
+from attrcert.running.proved_inverting import largest_proved_eps
 from attrcert.vocabulary import Guarantee, Status
 
 BELOW = 1e-12  # relative: eps is rounded down
@@ -30,16 +32,22 @@ def allowed(kind: str, threshold: float, length: float) -> float:
     return length * sqrt(threshold * (2 - threshold))
 
 
+def _allowed(kind: str, threshold: float, lengths: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    return torch.tensor([allowed(kind, threshold, length) for length in lengths.tolist()], dtype=torch.float64)
+
+
 def invert_subject(subject: Subject) -> dict[int, list[Row]]:
     """Each sample's rows, one per threshold, by its index."""
     config = subject.config
     assert isinstance(config, MaxEpsConfig)
     bounded = bound_all(subject)
     rows: dict[int, list[Row]] = {index: [] for index in subject.batch.indices}
-    lengths = subject.explained.value.double().norm(dim=1).tolist()
+    lengths = subject.explained.value.double().norm(dim=1)
     for kind, threshold in config.thresholds:
-        deviation = torch.tensor([allowed(kind, threshold, length) for length in lengths], dtype=torch.float64)
+        deviation = _allowed(kind, threshold, lengths)
         eps = largest_eps(bounded, deviation, corrected=config.corrected)
+        if config.proved:
+            eps = largest_proved_eps(bounded, partial(_allowed, kind, threshold), eps)
         for i, index in enumerate(subject.batch.indices):
             rows[index].append(_row(bounded, i, kind, threshold, float(eps[i])))
     return rows
@@ -73,7 +81,7 @@ def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> R
         **bounded.common(i),
         **bounded.solver_cells(i),
         "status": bounded.status(i, vacuous=False).value,
-        "guarantee": (Guarantee.CORRECTED if config.corrected else Guarantee.FIRST_ORDER).value,
+        **({"guarantee": Guarantee.CORRECTED.value} if config.corrected else {}),
         "threshold_kind": kind,
         "threshold": threshold,
         "eps_max": eps if eps < float("inf") else None,

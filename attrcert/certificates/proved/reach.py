@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.maps import Dense
-from attrcert.linalg.proofs import proved_eigenvalue, schur_norm
+from attrcert.linalg.proofs import gram_norm, proved_eigenvalue
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.vocabulary import Norm, NormKind
 
@@ -46,13 +46,18 @@ class Reach:
         weights: Float[Tensor, "b m"],
         error: Float[Tensor, "b m"],
         each: Float[Tensor, "b m"],
+        *,
+        norm: Float[Tensor, " b"] | None = None,
     ) -> Float[Tensor, " b"]:
-        """At least |sqrt(weights) (A delta + e)|_2, where |e_i| <= error_i and |(A delta + e)_i| <= each_i."""
+        """At least |sqrt(weights) (A delta + e)|_2, where |e_i| <= error_i and |(A delta + e)_i| <= each_i.
+
+        `norm` is that of sqrt(weights) A where it is known.
+        """
         apart = (weights * each.square()).sum(dim=1).sqrt()
         if not self.round:
             return apart
-        together = self.radius * schur_norm(A, weights) + (weights * error.square()).sum(dim=1).sqrt()
-        return torch.minimum(apart, together)
+        norm = gram_norm(A, weights) if norm is None else norm
+        return torch.minimum(apart, self.radius * norm + (weights * error.square()).sum(dim=1).sqrt())
 
     def whole(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
         """At least |A delta|_2, closely."""

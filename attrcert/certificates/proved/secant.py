@@ -36,7 +36,7 @@ from attrcert.certificates.proved.curves import Range, bends, secants, slopes
 from attrcert.certificates.proved.network import Carried
 from attrcert.certificates.proved.point import Point, rows, unit_rows
 from attrcert.certificates.proved.reach import Reach
-from attrcert.linalg.proofs import schur_norm
+from attrcert.linalg.proofs import gram_norm
 
 
 @dataclass(frozen=True)
@@ -67,18 +67,22 @@ class Change:
         """At least |scale * errors|_2."""
         total = self.reach.radius.new_zeros(len(self.reach.radius))
 
-        def meet(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, together: Tensor) -> None:
-            """|scale A^T v|_2 for |v| <= weights |D z|."""
+        def add(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, norm: Tensor, together: Tensor) -> None:
+            """|scale A^T v|_2 for |v| <= weights |D z|; `norm` is that of sqrt(weights) A scale."""
             nonlocal total
             apart = (weights * each * (A if scale is None else A * scale[:, None]).norm(dim=2)).sum(dim=1)
-            total = total + torch.minimum(schur_norm(A, weights, scale) * together, apart)
+            total = total + torch.minimum(norm * together, apart)
 
         def onwards(i: int, carried: Carried | None) -> Carried | None:
             layer, B, q = self.layers[i], self.point.B[i], self.q[i]
-            meet(B, q.radius, layer.each, self.reach.weighted(layer.C, q.radius, layer.error, layer.each))
+            norm = gram_norm(B, q.radius, scale)
+            known = norm if scale is None and layer.C is B else None
+            together = self.reach.weighted(layer.C, q.radius, layer.error, layer.each, norm=known)
+            add(B, q.radius, layer.each, norm, together)
             centre = q.centre[:, None] * B.mT
             if carried is not None:
-                meet(carried.centre.mT, layer.sigma.radius, layer.each, layer.together)
+                R, spread = carried.centre.mT, layer.sigma.radius
+                add(R, spread, layer.each, gram_norm(R, spread, scale), layer.together)
                 centre = centre + layer.sigma.centre[:, None] * carried.centre
             return Carried(centre)
 
@@ -119,14 +123,15 @@ def change(point: Point, x: Float[Tensor, "b *shape"], reach: Reach) -> Change:
 def _forward(point: Point, i: int, x: Tensor, reach: Reach, layers: dict[int, Layer]) -> Layer:
     """Layer i from the layers before it."""
     network, z = point.network, point.z[i]
-    parts, errors = [], []
+    parts, errors, bent = [], [], False
     for units in unit_rows(network, i, x):
         off = z.new_zeros(len(z), len(units))
 
         def centred(m: int, carried: Carried | None) -> Carried | None:
-            nonlocal off
+            nonlocal off, bent
             if carried is None:
                 return None
+            bent = True
             N, layer = carried.centre, layers[m]
             apart = _applied(N.abs(), layer.sigma.radius * layer.each)
             together = _applied(N.square(), layer.sigma.radius).sqrt() * layer.together[:, None]
@@ -135,7 +140,8 @@ def _forward(point: Point, i: int, x: Tensor, reach: Reach, layers: dict[int, La
 
         parts.append(rows(network, i, units, centred))
         errors.append(off)
-    C, error = torch.cat(parts, dim=1), torch.cat(errors, dim=1)
+    # without an activation before it, C is B
+    C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
     each = reach.each_row(C) + error
     curve = network.curve(i)
     sigma = secants(curve, z, each)

@@ -1,0 +1,162 @@
+"""`--proved` from the outside: rows, tables, refusals, and the inverse, on networks that users bring."""
+
+import math
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from reference.program import Done, attrcert
+from safetensors.torch import save_file
+from torch import nn
+
+ARCHITECTURE = textwrap.dedent("""
+    from torch import nn
+
+    def smooth():
+        return nn.Sequential(nn.Conv2d(1, 3, 2, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(27, 8), nn.Tanh(), nn.Linear(8, 4))
+
+    def pooled():
+        return nn.Sequential(nn.Conv2d(1, 3, 2), nn.ReLU(), nn.MaxPool2d(5), nn.Flatten(), nn.Linear(3, 4))
+""")
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory) -> Path:
+    """A user's folder: code, a checkpoint of each network, images."""
+    folder = tmp_path_factory.mktemp("proved")
+    (folder / "nets.py").write_text(ARCHITECTURE)
+    made: dict = {}
+    exec(ARCHITECTURE, made)
+    rng = torch.Generator().manual_seed(0)
+    for name in ("smooth", "pooled"):
+        state = {
+            key: torch.randn(part.shape, generator=rng) / max(1, part[0].numel()) ** 0.5
+            for key, part in made[name]().state_dict().items()
+        }
+        save_file(state, folder / f"{name}.safetensors")
+    numbers = np.random.default_rng(0)
+    np.savez(
+        folder / "data.npz", images=numbers.random((6, 6, 6, 1), dtype=np.float32), labels=numbers.integers(4, size=6)
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def on(work: Path):
+    def run(command: str, *words: object, network: str = "smooth", **options: object) -> Done:
+        where = (work / f"{network}.safetensors", work / "data.npz", "--arch", f"{work / 'nets.py'}:{network}")
+        return attrcert(command, *where, "--proved", "--softplus-beta", 5, *words, "--quiet", **options)
+
+    return run
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("attribution", ["sm", "ixg", "ig"])
+def test_attacks_stay_below_the_proved_bound_and_rows_say_so(on, norm: str, attribution: str) -> None:
+    words = ("--norm", norm, "--attribution", attribution, "--ig-steps", 3, "--eps", "0.01,0.2", "--attack", "worst")
+    done = on("attack", *words, "--steps", 10, "--format", "csv")
+    assert done.code == 0
+    for row in done.rows:
+        assert row["guarantee"] == "proved"
+        assert row["violated_proved"] == "False"
+        assert row["proved_method"] in ("secant", "interval")
+        T, g = float(row["T_proved"]), float(row["g_norm"])
+        assert 0 < float(row["T_hat_e"]) <= T
+        if g > T:
+            assert float(row["angle_proved_deg"]) == pytest.approx(math.degrees(math.asin(T / g)), rel=1e-4)
+        else:
+            assert (row["angle_proved_deg"], row["status"]) == ("", "vacuous")
+
+
+def test_a_vacuous_row_is_one_without_a_proved_angle(on) -> None:
+    done = on("bound", "--eps", "0.01,50", "--format", "csv")
+    small, large = done.rows[0], done.rows[1]
+    assert small["status"] in ("ok", "misclassified")
+    assert large["status"] == "vacuous"
+    assert float(large["T_proved"]) >= float(large["g_norm"])
+
+
+def test_bounds_grow_with_eps_and_do_not_depend_on_dtype_batch_or_company(on) -> None:
+    words = ("--eps", "0.4,0.01,0.1", "--format", "csv")
+    whole = on("bound", *words).rows
+    by_index = {key: [row for row in whole if row["index"] == key] for key in {row["index"] for row in whole}}
+    for several in by_index.values():
+        ordered = sorted(several, key=lambda row: float(row["eps"]))
+        assert [float(row["T_proved"]) for row in ordered] == sorted(float(row["T_proved"]) for row in ordered)
+    for other in (("--batch-size", 1), ("--dtype", "float64")):
+        for one, same in zip(whole, on("bound", *words, *other).rows, strict=True):
+            assert float(one["T_proved"]) == pytest.approx(float(same["T_proved"]), rel=1e-6)
+    alone = on("bound", "--eps", 0.1, "--indices", 3, "--format", "csv").rows[0]
+    middle = next(row for row in by_index["3"] if row["eps"] == "0.1")
+    assert float(alone["T_proved"]) == pytest.approx(float(middle["T_proved"]), rel=1e-6)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize(("word", "value"), [("--max-angle", 20), ("--max-deviation", 0.05)])
+def test_the_bound_at_the_largest_eps_keeps_the_threshold_and_slightly_above_it_does_not(
+    on, norm: str, word: str, value: float
+) -> None:
+    found = on("max-eps", word, value, "--norm", norm, "--limit", 3, "--format", "csv").rows
+    for row in found:
+        assert row["guarantee"] == "proved"
+        eps = float(row["eps_max"])
+        for size, kept in ((eps, True), (eps * (1 + 1e-4), False)):
+            words = ("--norm", norm, "--indices", row["index"], "--eps", repr(size), "--format", "csv")
+            at = on("bound", *words).rows[0]
+            figure = float(at["T_proved"]) if word == "--max-deviation" else float(at["angle_proved_deg"])
+            assert (figure <= value * (1 + 1e-6)) is kept
+
+
+def test_the_tables_say_which_figures_are_guarantees(on) -> None:
+    bounded = on("bound", "--eps", 0.05).out
+    assert "proved bounds beside first-order estimates" in bounded
+    assert "T_proved" in bounded
+    assert "The other figures are not guarantees" in " ".join(bounded.split())
+    attacked = on("attack", "--eps", 0.05, "--steps", 5).out
+    assert "T_proved/T_hat_e" in attacked
+    assert "the only guarantee here" in " ".join(attacked.split())
+    inverse = on("max-eps", "--max-angle", 20, "--limit", 2).out
+    assert "keeps a threshold: proved" in inverse
+
+
+@pytest.mark.parametrize(
+    ("words", "network", "code", "said"),
+    [
+        ((), "pooled", 3, "max_pool2d in 2"),
+        (("--softplus-beta", "none"), "smooth", 3, "relu in 1"),
+        (("--memory", "10KB"), "smooth", 3, "GB a sample, and --memory allows"),
+        (("--norm", "lp", "--p", 4), "smooth", 2, "l2 and linf"),
+        (("--attribution", "smooth-grad"), "smooth", 2, "proved bounds are for saliency"),
+        (("--attribution", "ig", "--baseline", "blur"), "smooth", 2, "constant baseline"),
+        (("--loss-hessian",), "smooth", 2, "excludes --loss-hessian"),
+        (("--smooth", "uniform"), "smooth", 2, "--proved"),
+    ],
+)
+def test_what_cannot_be_proved_is_refused_with_a_reason(on, words: tuple, network: str, code: int, said: str) -> None:
+    done = on("bound", *words, network=network)
+    assert done.code == code
+    assert said in " ".join(done.err.split())
+    assert done.out == ""
+
+
+def test_a_cut_file_resumes_to_the_same_rows(on, tmp_path) -> None:
+    file = tmp_path / "rows.csv"
+    words = ("--eps", 0.1, "--batch-size", 2, "--out", file)
+    assert on("bound", *words).code == 0
+    whole = file.read_text().splitlines()
+    file.write_text("\n".join(whole[:4]) + "\n7,tor")
+    assert on("bound", *words, "--resume").code == 0
+    again = file.read_text().splitlines()
+    place = whole[0].split(",").index("T_proved")
+    assert [line.split(",")[place] for line in again] == [line.split(",")[place] for line in whole]
+
+
+def test_the_library_gives_the_same_rows() -> None:
+    import attrcert as library
+
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.Softplus(), nn.Linear(5, 2))
+    images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    found = library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
+    assert all(row["T_proved"] >= 0.9 * row["T_e_attained"] for row in found)
