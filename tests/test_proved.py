@@ -167,6 +167,27 @@ def test_a_chain_of_single_neurons_attains_the_bound(depth: int, eps: float, nor
     assert change * (1 - 1e-10) <= float(bound(f, x, eps, norm).upper) <= change * (1 + 2e-9 + 1e-11 / eps)
 
 
+@pytest.mark.parametrize("activation", ["tanh", "sigmoid", "softplus", "gelu", "silu"])
+@pytest.mark.parametrize("eps", [1e-6, 1e-8, 1e-10, 1e-12])
+def test_rounding_makes_no_small_ball_too_easy(activation: str, eps: float) -> None:
+    linear = nn.Linear(1, 1).double()
+    linear.weight.data.fill_(1.0)
+    linear.bias.data.fill_(0.3)
+    f = Classifier(nn.Sequential(nn.Flatten(), linear, ACTIVATIONS[activation]()).eval().requires_grad_(False))
+    x = torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+    bend = float(torch.autograd.functional.hessian(lambda z: f(z).sum(), x).flatten())
+    # to first order the change is |s''| eps; the next term is below 10 eps^2
+    assert float(bound(f, x, eps, L2).upper) >= abs(bend) * eps * (1 - 20 * eps)
+
+
+def test_tiny_attributions_are_bounded_too() -> None:
+    f, x = chain(1, beta=97.0), torch.full((1, 1, 1, 1), -1.0, dtype=torch.float64)
+    gradient = gradient_of(f, 0)
+    change = float((gradient(x + 0.003) - gradient(x)).abs())
+    assert 0 < change < 1e-150
+    assert float(bound(f, x, 0.003, L2).upper) >= change
+
+
 def shrunk_range(function: Callable[..., Range]) -> Callable[..., Range]:
     """The range a hundredth narrower, at its upper end."""
 

@@ -3,13 +3,17 @@
 import math
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from reference.program import Done, attrcert
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
+
+import attrcert as library
+from attrcert.errors import ModelError
 
 ARCHITECTURE = textwrap.dedent("""
     from torch import nn
@@ -93,6 +97,40 @@ def test_bounds_grow_with_eps_and_do_not_depend_on_dtype_batch_or_company(on) ->
     assert float(alone["T_proved"]) == pytest.approx(float(middle["T_proved"]), rel=1e-6)
 
 
+class Stopped(nn.Module):
+    """Gives a value without its gradient, which no comparison of values shows."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        with torch.no_grad():
+            held = torch.sigmoid(3 * flat)
+        return (flat.tanh() + torch.sigmoid(3 * flat) - held)[:, :3]
+
+
+class Negated(torch.autograd.Function):
+    """Passes values on and turns gradients round."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        return -5 * gradients[0]
+
+
+class Turned(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return Negated.apply(x.flatten(1)).tanh()[:, :3]
+
+
+@pytest.mark.parametrize("network", [Stopped(), Turned()], ids=["stopped", "turned"])
+def test_a_network_with_gradients_of_its_own_is_refused(network: nn.Module) -> None:
+    images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(ModelError, match="read another network than the one that runs: their gradients"):
+        library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
+
+
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize(("word", "value"), [("--max-angle", 20), ("--max-deviation", 0.05)])
 def test_the_bound_at_the_largest_eps_keeps_the_threshold_and_slightly_above_it_does_not(
@@ -154,8 +192,6 @@ def test_a_cut_file_resumes_to_the_same_rows(on, tmp_path) -> None:
 
 
 def test_the_library_gives_the_same_rows() -> None:
-    import attrcert as library
-
     network = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.Softplus(), nn.Linear(5, 2))
     images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     found = library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -207,7 +208,7 @@ class Functional(nn.Module):
         kept = F.dropout(h, training=self.training)
         kept += torch.tanh(h) / 4
         flat = kept.view(x.size(0), -1)
-        return {"logits": self.fc(flat.relu_()), "flat": (flat, -flat)}
+        return {"logits": self.fc(flat.relu()), "flat": (flat, -flat)}
 
 
 def test_spellings_of_users_are_read_as_they_run(images) -> None:
@@ -216,22 +217,53 @@ def test_spellings_of_users_are_read_as_they_run(images) -> None:
     torch.testing.assert_close(read_network(f, (1, 3, 3), CPU).values(x)[-1], f(x), rtol=0, atol=1e-9)
 
 
-class Reused(nn.Module):
-    """Writes into a tensor that it reads again."""
+class Written(nn.Module):
+    """Writes into a tensor that it reads again, in a way of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[Tensor], Any]) -> None:
         super().__init__()
-        self.fc = nn.Linear(9, 3)
+        self.fc, self.write = nn.Linear(9, 3), write
 
     def forward(self, x: Tensor) -> Tensor:
         z = self.fc(x.flatten(1))
-        a = F.relu(z, inplace=True)
-        return a + z
+        return 3 * self.write(z) + z
 
 
-def test_what_was_written_in_place_is_read_as_written(images) -> None:
-    f, x = Classifier(Reused().double().eval().requires_grad_(False), beta=2.0), images(2, 1, 3, 3)
+def twice(z: Tensor) -> Tensor:
+    """In place, and in place again."""
+    return F.relu(F.silu(z, inplace=True), inplace=True)
+
+
+def increased(z: Tensor) -> Tensor:
+    other = z
+    other += torch.tanh(z)
+    return other
+
+
+WRITTEN: dict[str, Callable[[Tensor], Any]] = {
+    "relu": lambda z: F.relu(z, inplace=True),
+    "twice": twice,
+    "a copy": lambda z: z.clone().relu_(),
+    "increased": increased,
+    "dropout": lambda z: F.dropout(z, training=False).relu_(),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_was_written_in_place_is_read_as_written(name: str, images) -> None:
+    f = Classifier(Written(WRITTEN[name]).double().eval().requires_grad_(False), beta=2.0)
+    x = images(2, 1, 3, 3) - 0.5
     torch.testing.assert_close(read_network(f, (1, 3, 3), CPU).values(x)[-1], f(x), rtol=0, atol=1e-9)
+
+
+def hooked(kind: str) -> nn.Module:
+    """A network with a hook on one of its layers, or on itself."""
+    network = behind(nn.Linear(3, 3), nn.Tanh())
+    if kind == "backward":
+        network[0].register_full_backward_hook(lambda *_: None)
+    else:
+        (network if kind == "root" else network[1]).register_forward_hook(lambda *_: None)
+    return network
 
 
 class Branching(nn.Module):
@@ -248,6 +280,16 @@ def behind(*modules: nn.Module) -> nn.Sequential:
     return nn.Sequential(*modules, nn.Flatten())
 
 
+def mixing(move: Callable[[Tensor], Tensor]) -> nn.Module:
+    """A network that moves entries in a way of its own."""
+
+    class Mixing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return move(x.flatten(1))
+
+    return Mixing()
+
+
 REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "max-pool": (behind(nn.MaxPool2d(2)), 5.0, "max_pool2d in 0.*average pooling"),
     "relu": (behind(nn.ReLU()), None, "relu in 0.*softplus"),
@@ -261,6 +303,16 @@ REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "same padding": (behind(nn.Conv2d(1, 1, 2, padding="same")), 5.0, "padding 'same'"),
     "circular padding": (behind(nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular")), 5.0, "padding by circular"),
     "batch norm": (behind(nn.BatchNorm2d(1, track_running_stats=False)), 5.0, "without running statistics"),
+    "hook": (hooked("forward"), 5.0, "does not follow hooks, and 1 has one"),
+    "root hook": (hooked("root"), 5.0, "does not follow hooks, and the network has one"),
+    "backward hook": (hooked("backward"), 5.0, "does not follow hooks, and 0 has one"),
+    "view": (Written(lambda z: z.view(-1, 3).relu_()), 5.0, "in place on a view"),
+    "slice": (Written(lambda z: F.relu(z[:, :2], inplace=True).mean(1, True)), 5.0, "in place on a view"),
+    "concatenation": (mixing(lambda x: torch.cat([x, x], 1)), 5.0, "cat"),
+    "transposition": (mixing(lambda x: x.transpose(-2, -1)), 5.0, "moves the batch"),
+    "padded batch": (mixing(lambda x: F.pad(x, (0, 0, 1, -1))), 5.0, "mixes samples"),
+    "first sample": (mixing(lambda x: x[..., 0:1, :]), 5.0, "mixes samples"),
+    "divisor": (behind(nn.AvgPool2d(2, divisor_override=-3)), 5.0, "a divisor of its own"),
     "branch": (Branching(), 5.0, "torch.fx, which failed"),
     "product": (Product(), 5.0, "a product of two results"),
     "attention": (nn.Sequential(nn.Flatten(1, 2), nn.TransformerEncoderLayer(3, 1)), 5.0, "proved bound"),
@@ -313,3 +365,31 @@ def test_an_eigenvalue_that_lanczos_proposes_too_small_is_not_believed(monkeypat
     monkeypatch.setattr(TopSingularValue, "top_eigenvalue", low)
     monkeypatch.setattr(proofs, "PROPOSAL", TopSingularValue(slack=1e-6))
     assert float(proved_eigenvalue(G, Draws(0, (0,)))) >= 3.0
+
+
+@pytest.mark.parametrize("n", [784, 3072])
+@pytest.mark.parametrize("m", [1, 5])
+def test_rounding_in_float32_leaves_no_norm_too_small(m: int, n: int) -> None:
+    A = torch.full((1, m, n), 3e-4, dtype=torch.float64)
+    A[:, :, 0] = 1.0
+    exact = float(torch.linalg.matrix_norm(A[0], 2))
+    found = float(gram_norm(A, torch.ones(1, m, dtype=torch.float64)))
+    assert exact <= found <= exact * 1.01
+
+
+def test_a_norm_that_is_not_a_number_is_infinite() -> None:
+    A, broken = torch.ones(2, 3, 3, dtype=torch.float64), torch.ones(2, 3, dtype=torch.float64)
+    broken[0, 0] = torch.nan
+    assert gram_norm(A, broken).tolist()[0] == torch.inf
+    G = A.clone()
+    G[0, 0, 0] = torch.inf
+    found = proved_eigenvalue(G, Draws(0, (0, 1))).tolist()
+    assert found[0] == torch.inf
+    assert found[1] == pytest.approx(3.0, rel=1e-5)
+
+
+def test_the_tail_of_gelu_is_that_of_forty_digits() -> None:
+    z = torch.tensor([-20.0, -9.0, -8.184, -6.5, -3.0], dtype=torch.float64)
+    with mpmath.workdps(40):
+        exact = [float(mpmath.mpf(t) * mpmath.ncdf(mpmath.mpf(t))) for t in z.tolist()]
+    assert Gelu().value(z).tolist() == pytest.approx(exact, rel=1e-12)

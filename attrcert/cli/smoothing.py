@@ -91,7 +91,9 @@ class SmoothGroup:
     def config(self, task: str, method: MethodGroup, run: RunGroup, **others: Any) -> SmoothConfig:
         """What a task computes; `others` are its own fields."""
         if method.proved:
-            raise UsageError("--proved bounds attributions as they are, and --smooth certifies smoothed ones: choose one")
+            raise UsageError(
+                "--proved bounds attributions as they are, and --smooth certifies smoothed ones: choose one"
+            )
         noise = self.smooth or DEFAULTS.smooth
         shared = {name: value for name, value in method.settings().items() if name in SHARED}
         given: dict[str, Any] = {

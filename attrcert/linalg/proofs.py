@@ -3,7 +3,7 @@
 `gram_norm` [schur1911bemerkungen]: for a symmetric G and any v > 0, |G|_2 <= max_i (|G| v)_i / v_i, entrywise moduli. With
 G = A^T W A, the squared norm of sqrt(W) A, a few rounds of v <- |G| v bring it near its best, the norm of |G|: 5 to 20 % above
 |A|_2 on Jacobians of networks. G is computed in float32: by the usual analysis of sums its entries are off by at most
-g_n (|A|^T W |A|)_ij, g_n = (n + 8) u, which is added.
+g (|A|^T W |A|)_ij, and so are the products with v; with g = 2 (m + 2 n + 16) u for m x n matrices A both are added.
 
 `proved_eigenvalue`: the symmetric G has lambda_max(G) <= t where t - G has a Cholesky factor. Lanczos proposes t, the
 factorisation proves it; if it fails, t is enlarged, at last to a bound that needs no proof.
@@ -35,7 +35,7 @@ def gram_norm(
     small, w = (A / size[:, None, None]).float(), (weights / most[:, None]).float()
     G = (torch.matmul(small.mT * w[:, None], small)).abs()
     small, stretch = small.abs(), None if scale is None else scale.abs()
-    off = (A.shape[1] + 8) * torch.finfo(torch.float32).eps
+    off = (A.shape[1] + 2 * A.shape[2] + 16) * torch.finfo(torch.float32).eps
     v = weights.new_ones(len(weights), A.shape[2])
     best = torch.full_like(most, torch.inf)
     for _ in range(ROUNDS):
@@ -46,7 +46,8 @@ def gram_norm(
         best = torch.minimum(best, (moved / v).amax(dim=1))
         largest = moved.amax(dim=1, keepdim=True)
         v = torch.where(largest > 0, (moved / largest).clamp_min(LEAST), 1.0)
-    return torch.where(weights.amax(dim=1) > 0, (best * most).sqrt() * size, 0.0)
+    found = torch.where(weights.amax(dim=1) == 0, 0.0, (best * most).sqrt() * size)
+    return found.nan_to_num(torch.inf, torch.inf)
 
 
 def _times(A: Float[Tensor, "c m n"], v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
@@ -54,7 +55,9 @@ def _times(A: Float[Tensor, "c m n"], v: Float[Tensor, "b n"]) -> Float[Tensor, 
 
 
 def proved_eigenvalue(G: Float[Tensor, "b n n"], draws: Draws) -> Float[Tensor, " b"]:
-    """At least lambda_max of each positive semi-definite G."""
+    """At least lambda_max of each positive semi-definite G; infinite where G is not finite."""
+    finite = G.isfinite().all(dim=2).all(dim=1)
+    G = torch.where(finite[:, None, None], G, 0.0)
     scale = G.diagonal(dim1=1, dim2=2).amax(dim=1).clamp_min(torch.finfo(G.dtype).tiny)
     unit = G / scale[:, None, None]
     proposed = PROPOSAL.top_eigenvalue(Dense(unit, symmetric=True), draws, purpose="proof").upper.to(G)
@@ -66,7 +69,7 @@ def proved_eigenvalue(G: Float[Tensor, "b n n"], draws: Draws) -> Float[Tensor, 
         waiting &= ~held
         if not waiting.any():
             break
-    return proved * scale
+    return torch.where(finite, proved * scale, torch.inf)
 
 
 def _dominates(t: Float[Tensor, " b"], G: Float[Tensor, "b n n"]) -> Bool[Tensor, " b"]:

@@ -22,6 +22,7 @@ from attrcert.loading.classifier import Classifier
 from attrcert.records import Cell, Row
 from attrcert.running.config import AttackConfig, BoundConfig
 from attrcert.running.methods import attribution_label, certifiers, explainer, solver
+from attrcert.running.proving import agree
 from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
@@ -220,6 +221,7 @@ class Bounded:
         order = sorted(config.eps, reverse=True)
         sizes = [torch.full((len(x),), eps, dtype=torch.float64) for eps in order]
         found = prover(x, self.subject.target, sizes, self.subject.draws)
+        agree(found[0], self.subject.explained.value)
         for larger, smaller in pairwise(range(len(found))):
             found[smaller] = found[smaller].at_most(found[larger])
         return dict(zip(order, found, strict=True))

@@ -15,6 +15,7 @@ from attrcert.running.cells import Bounded
 
 CLOSE = 1e-6  # relative width of the bracket at the end
 MOST = 60
+SMALLEST = 1e-6
 INSIDE = 0.02  # share of the bracket that a proposal keeps from its ends
 Vector = Float[Tensor, " b"]
 
@@ -32,7 +33,7 @@ def largest_proved_eps(bounded: Bounded, allowed: Callable[[Vector], Vector], gu
     def at(eps: Vector) -> ProvedBound:
         return prover(x, subject.target, [eps], subject.draws)[0]
 
-    eps = guess.clamp(1e-6, beyond)
+    eps = guess.clamp(SMALLEST, beyond)
     low, below = torch.zeros_like(eps), torch.zeros_like(eps)
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
     for number in range(MOST):
@@ -41,10 +42,11 @@ def largest_proved_eps(bounded: Bounded, allowed: Callable[[Vector], Vector], gu
         kept = upper <= deviation
         low, below = torch.where(kept, eps, low), torch.where(kept, upper, below)
         high, above = torch.where(kept, high, eps), torch.where(kept, above, upper)
-        if bool(((high - low <= CLOSE * high) | (low >= beyond)).all()):
+        met = (high.isfinite() & (high - low <= CLOSE * high)) | (low >= beyond) | (deviation <= 0)
+        if bool(met.all()):
             break
         eps = _between(low, below, high, above, deviation, halve=number % 3 == 2)
-    return torch.where(low >= beyond, torch.inf, low)
+    return torch.where(deviation <= 0, 0.0, torch.where(low >= beyond, torch.inf, low))
 
 
 def _between(low: Vector, below: Vector, high: Vector, above: Vector, wanted: Vector, *, halve: bool) -> Vector:
@@ -59,4 +61,4 @@ def _between(low: Vector, below: Vector, high: Vector, above: Vector, wanted: Ve
     proposal = torch.where(low > 0, met, scaled)
     proposal = torch.where(proposal.isfinite() & (not halve), proposal, (low + high) / 2)
     proposal = torch.minimum(torch.maximum(proposal, low + margin), high - margin)
-    return torch.where(high.isinf(), 2 * low, proposal)
+    return torch.where(high.isinf(), 2 * low.clamp_min(SMALLEST), proposal)

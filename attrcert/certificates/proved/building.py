@@ -47,9 +47,18 @@ class Building:
         return torch.zeros(1, *ref.shape, dtype=torch.float64, device=self.device)
 
     def add(self, operation: Operation, input: Ref) -> Ref:
-        return self._append(
-            Step((input.step,), tuple(operation.apply(self.sample(input)).shape[1:]), operation=operation)
-        )
+        """An operation on every sample for itself; it is tried on three."""
+        rng = torch.Generator().manual_seed(0)
+        x = torch.randn(3, *input.shape, generator=rng, dtype=torch.float64).to(self.device)
+        together, alone = operation.apply(x), [operation.apply(one[None]) for one in x]
+        if len(together) != 3 or not torch.allclose(together, torch.cat(alone), rtol=1e-9, atol=1e-9):
+            raise Unsupported("an operation that mixes samples", "keep the first axis for the batch")
+        return self._append(Step((input.step,), tuple(together.shape[1:]), operation=operation))
+
+    def seen_elsewhere(self, ref: Ref) -> bool:
+        """Whether a result shares its memory with another: what is moved may be a view."""
+        views = (step for step in self.steps if step.moves)
+        return self.steps[ref.step].moves or any(ref.step in step.inputs for step in views)
 
     def activate(self, curve: Curve, input: Ref) -> Ref:
         return self._append(Step((input.step,), input.shape, curve=curve))

@@ -49,6 +49,11 @@ class Step:
     def size(self) -> int:
         return prod(self.shape)
 
+    @property
+    def moves(self) -> bool:
+        """Whether it only moves entries, so that its result may be a view of its input."""
+        return getattr(self.operation, "moves", False)
+
     @cached_property
     def magnitude(self) -> Operation:
         """The operation with the moduli of its weights."""

@@ -1,6 +1,6 @@
 """A network at its points x, exactly: pre-activations z, slopes s'(z), sensitivities F = df/da, and the Jacobians B = dz/dx."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int64
@@ -25,6 +25,18 @@ class Point:
 
 
 def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
+    point = without_jacobians(network, x, classes)
+    slope = point.slope
+
+    def straight(i: int, carried: Carried | None) -> Carried | None:
+        return None if carried is None else Carried(slope[i][:, None] * carried.centre)
+
+    B = {i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, x)], dim=1) for i in slope}
+    return replace(point, B=B)
+
+
+def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
+    """The same without B, which is most of the work."""
     values = network.values(x)
     z = {i: values[network.before(i)].flatten(1) for i in network.curves}
     slope = {i: network.curve(i).slope(z[i]) for i in z}
@@ -36,14 +48,10 @@ def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Ten
         F[i] = carried.centre[:, 0]
         return Carried((slope[i] * F[i])[:, None])
 
-    def straight(i: int, carried: Carried | None) -> Carried | None:
-        return None if carried is None else Carried(slope[i][:, None] * carried.centre)
-
     one = torch.nn.functional.one_hot(classes, network.steps[-1].size).to(x)
     pulled = network.pull(len(network.steps) - 1, Carried(one[:, None]), sensitivity)
     gradient = torch.zeros_like(x.flatten(1)) if pulled is None else pulled.centre[:, 0]
-    B = {i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, x)], dim=1) for i in z}
-    return Point(network, one, z, slope, F, gradient, B)
+    return Point(network, one, z, slope, F, gradient, {})
 
 
 def unit_rows(network: Network, activation: int, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "k n"], ...]:

@@ -17,6 +17,12 @@ from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.vocabulary import Norm, NormKind
 
 
+def length(v: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
+    """|v|_2, whose squares neither under- nor overflow."""
+    largest = v.abs().amax(dim=1)
+    return largest * (v / torch.where(largest > 0, largest, 1.0)[:, None]).norm(dim=1)
+
+
 @dataclass(frozen=True)
 class Reach:
     """Of each sample's ball."""
@@ -38,7 +44,7 @@ class Reach:
 
     def entries(self, w: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
         """max |w delta|_2, entry by entry."""
-        return self.radius * (w.abs().amax(dim=1) if self.round else w.norm(dim=1))
+        return self.radius * (w.abs().amax(dim=1) if self.round else length(w))
 
     def weighted(
         self,
@@ -53,18 +59,24 @@ class Reach:
 
         `norm` is that of sqrt(weights) A where it is known.
         """
-        apart = (weights * each.square()).sum(dim=1).sqrt()
+        apart = length(weights.sqrt() * each)
         if not self.round:
             return apart
         norm = gram_norm(A, weights) if norm is None else norm
-        return torch.minimum(apart, self.radius * norm + (weights * error.square()).sum(dim=1).sqrt())
+        return torch.minimum(apart, self.radius * norm + length(weights.sqrt() * error))
 
     def whole(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
         """At least |A delta|_2, closely."""
+        largest = A.abs().amax(dim=(1, 2))
+        A = A / torch.where(largest > 0, largest, 1.0)[:, None, None]  # or squares underflow
+        return self.radius * largest * self._unit(A, draws)
+
+    def _unit(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
+        """The same for entries of order one and the ball of radius one."""
         G = A.mT @ A
         if self.round:
-            return self.radius * proved_eigenvalue(G, draws).sqrt()
+            return proved_eigenvalue(G, draws).sqrt()
         D, _ = DiagonalScaling()(Dense(A), draws)
         narrow = D.rsqrt()
         value = proved_eigenvalue(narrow[:, :, None] * G * narrow[:, None, :], draws) * D.sum(dim=1)
-        return self.radius * torch.minimum(value, G.abs().sum(dim=(1, 2))).sqrt()
+        return torch.minimum(value, G.abs().sum(dim=(1, 2))).sqrt()

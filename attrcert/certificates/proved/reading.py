@@ -5,12 +5,12 @@ the softplus twins that the classifier runs them as.
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from attrcert.certificates.proved.building import Building, Ref, Unsupported
@@ -28,8 +28,30 @@ HINTS = {
 }
 
 
+class Written(fx.Proxy):
+    """A traced result that remembers what is written into it: torch.fx takes x += y for x = x + y."""
+
+    def __iadd__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.iadd, other)
+
+    def __isub__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.isub, other)
+
+    def __imul__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.imul, other)
+
+    def __itruediv__(self, other: Any) -> fx.Proxy:
+        return self._in_place(operator.itruediv, other)
+
+    def _in_place(self, function: Rule, other: Any) -> fx.Proxy:
+        return self.tracer.create_proxy("call_function", function, (self, other), {})
+
+
 class Reader(fx.Tracer):
     """Looks into every module but those with rules of their own."""
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return Written(node, self)
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module) in MODULES
@@ -43,6 +65,7 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
         axes = [1] * (len(shape) - 1)
         mean, std = (torch.tensor(part, dtype=torch.float64, device=device).view(-1, *axes) for part in (f.mean, f.std))
         pixels = scaling.scaled(building, pixels, 1 / std, -mean / std)
+    _without_hooks(f.network)
     try:
         graph = Reader().trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
@@ -51,6 +74,16 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
             hint=f"write its forward without control flow on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
+
+
+def _without_hooks(network: nn.Module) -> None:
+    """A hook may change what a module computes or how it is differentiated, unseen."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    for name, module in network.named_modules():
+        if any(getattr(module, kind, None) for kind in kinds):
+            raise ModelError(
+                f"the proved bound does not follow hooks, and {name or 'the network'} has one", hint="remove it first"
+            )
 
 
 def _interpreted(graph: fx.Graph, root: nn.Module, building: Building, pixels: Ref) -> Any:
@@ -72,7 +105,7 @@ def _interpreted(graph: fx.Graph, root: nn.Module, building: Building, pixels: R
 def _called(node: fx.Node, root: nn.Module, building: Building, args: Any, kwargs: Any) -> Any:
     """A call by its rule; one that touches no reference is made as it stands."""
     rule, name = _rule(node, root), getattr(node.target, "__name__", str(node.target))
-    if isinstance(rule, partial) or any(isinstance(part, Ref) for part in (*args, *kwargs.values())):
+    if isinstance(rule, partial) or _touches(args) or _touches(kwargs):
         try:
             return _known(rule, name)(building, *args, **kwargs)
         except Unsupported as missing:
@@ -81,6 +114,15 @@ def _called(node: fx.Node, root: nn.Module, building: Building, args: Any, kwarg
             ) from missing
     made: Any = getattr(args[0], name) if node.op == "call_method" else node.target
     return made(*args[1:], **kwargs) if node.op == "call_method" else made(*args, **kwargs)
+
+
+def _touches(part: Any) -> bool:
+    """Whether a reference is in it, however deep."""
+    if isinstance(part, dict):
+        part = part.values()
+    return isinstance(part, Ref) or (
+        isinstance(part, Iterable) and not isinstance(part, str | Tensor) and any(map(_touches, part))
+    )
 
 
 def _rule(node: fx.Node, root: nn.Module) -> Rule | None:
@@ -122,10 +164,13 @@ def _activation(curve: Curve) -> Rule:
 
 
 def _written(building: Building, input: Ref, result: Ref, inplace: bool) -> Ref:
-    """In place, whoever reads the input next reads the result."""
-    if inplace:
-        input.step = result.step
-    return result
+    """In place, whoever reads the input next reads the result; who else shares its memory is not known."""
+    if not inplace:
+        return result
+    if building.seen_elsewhere(input):
+        raise Unsupported("an operation in place on a view", "write it out of place")
+    input.step = result.step
+    return input
 
 
 def _relu(building: Building, input: Ref, inplace: bool = False) -> Ref:
@@ -185,8 +230,19 @@ def _elu(building: Building, input: Ref, alpha: float = 1.0, inplace: bool = Fal
     return _written(building, input, building.activate(Elu(), input), inplace)
 
 
-def _same(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
-    return input
+def _copied(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
+    """The same numbers in a memory of their own."""
+    return Ref(input.step, input.shape)
+
+
+def _in_place(rule: Rule) -> Rule:
+    """A rule of arithmetic, whose result is written into its first operand."""
+
+    def written(building: Building, input: Any, other: Any) -> Ref:
+        result = rule(building, input, other)
+        return _written(building, input, result, inplace=isinstance(input, Ref))
+
+    return written
 
 
 def _dropout(building: Building, input: Ref, p: float = 0.5, training: bool = False, inplace: bool = False) -> Ref:
@@ -228,7 +284,10 @@ FUNCTIONS: dict[Any, Rule] = {
     operator.getitem: moving.item,
     F.pad: moving.padded,
     operator.add: scaling.added,
-    operator.iadd: scaling.added,
+    operator.iadd: _in_place(scaling.added),
+    operator.isub: _in_place(scaling.subtracted),
+    operator.imul: _in_place(scaling.multiplied),
+    operator.itruediv: _in_place(scaling.divided),
     torch.add: scaling.added,
     operator.sub: scaling.subtracted,
     torch.sub: scaling.subtracted,
@@ -274,8 +333,8 @@ METHODS: dict[Any, Rule] = {
     "clamp": _clamp,
     "sigmoid": _activation(Sigmoid()),
     "tanh": _activation(Tanh()),
-    "contiguous": _same,
-    "clone": _same,
+    "contiguous": lambda building, input: moving.reshaped(building, input, Tensor.contiguous),
+    "clone": _copied,
     "size": _size,
     "dim": lambda building, input: len(input.shape) + 1,
 }

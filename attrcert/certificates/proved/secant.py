@@ -38,6 +38,8 @@ from attrcert.certificates.proved.point import Point, rows, unit_rows
 from attrcert.certificates.proved.reach import Reach
 from attrcert.linalg.proofs import gram_norm
 
+ROUNDING = 1e-12  # of a term, in sums of a few thousand: interval arithmetic subtracts what it has added
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -163,7 +165,7 @@ def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range]
         centre = carried.centre[:, 0]
         F[i] = Range(centre - carried.radius, centre + carried.radius)
         moved = layers[i].slopes * F[i]
-        return Carried(moved.centre[:, None], moved.radius)
+        return Carried(moved.centre[:, None], moved.radius + ROUNDING * moved.centre.abs())
 
     network = point.network
     given = Carried(point.explained[:, None], torch.zeros_like(point.explained))

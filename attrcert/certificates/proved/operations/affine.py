@@ -13,7 +13,7 @@ Shape = tuple[int, ...]
 class Operation(Protocol):
     """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W."""
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]: ...
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]: ...
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]: ...
     def absolute(self) -> "Operation": ...
 
@@ -22,7 +22,7 @@ class Operation(Protocol):
 class NonNegative:
     """An operation without bias whose W has no negative entry, with the adjoint that autograd knows."""
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         raise NotImplementedError
 
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:

@@ -20,7 +20,7 @@ class Convolution:
     bias: Float[Tensor, " o"] | None
     geometry: tuple[Any, Any, Any, int]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return F.conv2d(x, self.weight, self.bias, *self.geometry)
 
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:

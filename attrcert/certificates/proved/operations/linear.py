@@ -15,7 +15,7 @@ class Linear:
     weight: Float[Tensor, "m n"]
     bias: Float[Tensor, " m"] | None = None
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return F.linear(x, self.weight, self.bias)
 
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:

@@ -17,8 +17,9 @@ class Moving(NonNegative):
     """`move` puts every entry somewhere or nowhere, for batches of any size."""
 
     move: Callable[[Tensor], Tensor]
+    moves: bool = True
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return self.move(x)
 
 
@@ -49,13 +50,13 @@ def unsqueezed(building: Building, input: Ref, dim: int) -> Ref:
 
 def permuted(building: Building, input: Ref, *dims: Any) -> Ref:
     order = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
-    if order[0] != 0:
+    if order[0] % len(order) != 0:
         raise Unsupported("a permutation that moves the batch", "keep the first axis for the batch")
     return building.add(Moving(lambda x: x.permute(order)), input)
 
 
 def transposed(building: Building, input: Ref, dim0: int, dim1: int) -> Ref:
-    if 0 in (dim0, dim1):
+    if 0 in (dim % (len(input.shape) + 1) for dim in (dim0, dim1)):
         raise Unsupported("a transposition that moves the batch", "keep the first axis for the batch")
     return building.add(Moving(lambda x: x.transpose(dim0, dim1)), input)
 

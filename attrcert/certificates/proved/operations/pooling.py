@@ -18,12 +18,24 @@ class Pooling(NonNegative):
 
     pool: Callable[[Tensor], Tensor]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return self.pool(x)
 
 
-def average_pool(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
-    return building.add(Pooling(lambda x: F.avg_pool2d(x, *args, **options)), input)
+def average_pool(
+    building: Building,
+    input: Ref,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Ref:
+    if divisor_override is not None:
+        raise Unsupported("average pooling with a divisor of its own", "divide the result instead")
+    window = kernel_size, stride, padding, ceil_mode, count_include_pad
+    return building.add(Pooling(lambda x: F.avg_pool2d(x, *window)), input)
 
 
 def adaptive_average_pool(building: Building, input: Ref, output_size: Any) -> Ref:

@@ -18,7 +18,7 @@ class Scaling:
     scale: Float[Tensor, "..."]
     shift: Float[Tensor, "..."]
 
-    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b *out"]:
+    def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return x * self.scale + self.shift
 
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
