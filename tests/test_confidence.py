@@ -320,7 +320,7 @@ def test_samples_of_a_batch_do_not_meet_and_a_chosen_one_goes_on_alone() -> None
     np.testing.assert_allclose(every(estimate), together[[2, 0]], atol=1e-14)
 
 
-def test_memory_grows_by_one_number_a_draw_and_sample_and_no_more() -> None:
+def test_memory_is_one_number_a_draw_and_sample_from_the_start_and_does_not_grow() -> None:
     b, d = 2, 500
 
     def held(estimate: Estimate) -> int:
@@ -328,12 +328,17 @@ def test_memory_grows_by_one_number_a_draw_and_sample_and_no_more() -> None:
         return sum(part.untyped_storage().nbytes() for part in parts if isinstance(part, Tensor))
 
     X = draws(b=b, N=CHUNK, d=d)
-    estimate = Estimate(Unit(), X.new_ones(b), 2000, fixed_direction=False, like=X.new_zeros(b, d))
-    sizes = []
-    for _ in range(30):
-        estimate.add(X)
-        sizes.append(held(estimate))
-    assert set(np.diff(sizes).tolist()) == {8 * b * CHUNK}
+    sizes = {}
+    for horizon in (1000, 2000):
+        estimate = Estimate(Unit(), X.new_ones(b), horizon, fixed_direction=False, like=X.new_zeros(b, d))
+        seen = []
+        for _ in range(30):
+            estimate.add(X)
+            seen.append((held(estimate), {id(part) for part in vars(estimate).values() if isinstance(part, list)}))
+        assert len({size for size, _ in seen}) == 1
+        assert all(not lists for _, lists in seen)
+        sizes[horizon] = seen[-1][0]
+    assert sizes[2000] - sizes[1000] == 8 * b * 1000
 
 
 def test_draws_that_are_not_finite_count_as_zero() -> None:

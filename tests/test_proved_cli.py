@@ -154,7 +154,7 @@ def test_the_tables_say_which_figures_are_guarantees(on) -> None:
     assert "The other figures are not guarantees" in " ".join(bounded.split())
     attacked = on("attack", "--eps", 0.05, "--steps", 5).out
     assert "T_proved/T_hat_e" in attacked
-    assert "the only guarantee here" in " ".join(attacked.split())
+    assert "the only guarantees here" in " ".join(attacked.split())
     inverse = on("max-eps", "--max-angle", 20, "--limit", 2).out
     assert "keeps a threshold: proved" in inverse
 

@@ -291,7 +291,7 @@ def mixing(move: Callable[[Tensor], Tensor]) -> nn.Module:
 
 
 REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
-    "max-pool": (behind(nn.MaxPool2d(2)), 5.0, "max_pool2d in 0.*average pooling"),
+    "max-pool": (behind(nn.MaxPool2d(2)), 5.0, "max_pool2d in 0.*average pooling instead"),
     "relu": (behind(nn.ReLU()), None, "relu in 0.*softplus"),
     "layer norm": (behind(nn.LayerNorm(3)), 5.0, "layer_norm in 0"),
     "group norm": (behind(nn.GroupNorm(1, 1)), 5.0, "group_norm in 0"),

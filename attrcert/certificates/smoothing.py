@@ -61,8 +61,9 @@ class Estimate:
         self.direction = torch.zeros_like(like, dtype=torch.float64)
         self.largest = torch.zeros_like(M, dtype=torch.float64)
         self.count = 0
-        self._pilot_parts: list[Tensor] = []
-        self._later_parts: list[Tensor] = []
+        # in one piece from the start: small tensors that stay between large ones that go would fragment the memory
+        self._projected = self.total.new_zeros(len(like), horizon)
+        self._first = self._piloted = 0  # draws before there was a direction, and before the bets
 
     def add(self, g: Float[Tensor, "b m n"]) -> None:
         """The attributions at m more draws; those that are not finite count as 0, which is bounded like any other."""
@@ -72,9 +73,10 @@ class Estimate:
         limit = self.M.double()[:, None]
         clamped = torch.minimum(torch.maximum(projected, -limit), limit)
         piloting = self.count < self._pilot
-        if self.count:
-            (self._pilot_parts if piloting else self._later_parts).append(clamped)
+        self._projected[:, self.count : self.count + X.shape[1]] = clamped
         self.count += X.shape[1]
+        self._first = self._first or self.count
+        self._piloted = self.count if piloting else self._piloted
         self.total += X.sum(dim=1)
         self.squares += X.square().sum(dim=1)
         self.largest = torch.maximum(self.largest, X.norm(dim=2).amax(dim=1))
@@ -84,9 +86,8 @@ class Estimate:
     def projections(self) -> list[Projections]:
         """Of each sample, for a confidence bound."""
         b = len(self.M)
-        empty = self.total.new_zeros(b, 0)
-        pilot = torch.cat([empty, *self._pilot_parts], dim=1).cpu().numpy()
-        later = torch.cat([empty, *self._later_parts], dim=1).cpu().numpy()
+        projected = self._projected.cpu().numpy()
+        pilot, later = projected[:, self._first : self._piloted], projected[:, self._piloted : self.count]
         norms = (self.total / max(self.count, 1)).norm(dim=1).tolist()
         limits = self.M.double().tolist()
         bets = max(1, self._horizon - self._pilot)
@@ -107,8 +108,7 @@ class Estimate:
         """Go on with some of the samples."""
         self.M, self.total, self.squares = self.M[keep], self.total[keep], self.squares[keep]
         self.direction, self.largest = self.direction[keep], self.largest[keep]
-        self._pilot_parts = [part[keep] for part in self._pilot_parts]
-        self._later_parts = [part[keep] for part in self._later_parts]
+        self._projected = self._projected[keep]
 
 
 def lower_length(

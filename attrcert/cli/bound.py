@@ -35,9 +35,9 @@ def bound(
     """Bound, for each sample, how far its attribution can be moved by a perturbation of size eps.
 
     The figures are first-order: they bound the linearised attribution, and are estimates for the true one that
-    attacks can exceed. With --smooth the attribution is averaged over noise, and the cosine that it keeps within eps
-    holds with confidence. Without arguments it bounds 64 images of the bundled Fashion-MNIST sample with the bundled
-    natural model.
+    attacks can exceed. With --proved a bound stands beside them that holds for every perturbation in the ball. With
+    --smooth the attribution is averaged over noise, and the cosine that it keeps within eps holds with confidence.
+    Without arguments it bounds 64 images of the bundled Fashion-MNIST sample with the bundled natural model.
     """
     config: RunConfig
     if smoothing.smooth is None:

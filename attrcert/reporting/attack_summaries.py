@@ -38,6 +38,7 @@ class AttackSummary:
     T_e_ball: Outside
     T_proved: Outside
     looseness: float | None
+    angle_proved_deg: float | None
     tightness: float | None
     T_hat_c_deg: float | None
     T_c_deg: float | None
@@ -79,7 +80,8 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         T_e_corrected=_outside(usable, "T_e_corrected", "violated_corrected"),
         T_e_ball=_outside(usable, "T_e_ball", "violated_ball"),
         T_proved=_outside(usable, "T_proved", "violated_proved"),
-        looseness=_mean_ratio(usable, "T_proved", "T_hat_e"),
+        looseness=_mean_ratio([row for row in usable if row.get("violated_proved") is not None], "T_proved", "T_hat_e"),
+        angle_proved_deg=_mean(usable, "angle_proved_deg"),
         tightness=_mean(usable, "tightness"),
         T_hat_c_deg=_mean(usable, "T_hat_c_deg"),
         T_c_deg=_mean(usable, "T_c_deg"),
@@ -142,6 +144,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
                 *((_up(part.looseness),) if with_proof else ()),
                 _degrees(part.T_hat_c_deg, round_down),
                 _degrees(part.T_c_deg, round_up) + (f" (n={part.angles})" if part.vacuous and part.angles else ""),
+                *((_degrees(part.angle_proved_deg, round_up),) if with_proof else ()),
                 str(part.samples),
             )
         )
@@ -162,6 +165,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
             *(("T_proved/T_hat_e",) if with_proof else ()),
             "T_hat_c",
             "T_c",
+            *(("proved angle",) if with_proof else ()),
             "samples",
         ),
         cells=tuple(lines),
@@ -185,7 +189,7 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
         yield f"T_ball: eps times the largest gain found in the ball, {Guarantee.CORRECTED}: a search, not a certificate."
     if any(part.T_proved.mean is not None for part in attacks):
         yield (
-            f"T_proved: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantee here, over the whole ball. "
+            f"T_proved and its angle: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantees here, over the whole ball. "
             "T_proved/T_hat_e is a mean of ratios: how much larger it is than what the attack reached."
         )
     if any(part.T_e.mean is not None and part.T_e.compared == 0 for part in attacks):

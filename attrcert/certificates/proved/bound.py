@@ -56,9 +56,11 @@ def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
         nodes, weights = (part.tolist() for part in attribution.rule(x))
         points = tuple(base + a * (x - base) for a in nodes)
         return Path(points, tuple(weights), tuple(nodes), (x - base).flatten(1))
+    if isinstance(attribution, IntegratedGradients):
+        raise UsageError("proved bounds of integrated-gradients need a constant baseline", hint="--baseline 0 or mean")
     raise UsageError(
-        f"proved bounds are for saliency, input-x-gradient and integrated-gradients with a constant baseline, got {attribution!r}",
-        hint="for smoothed attributions use --smooth uniform",
+        "proved bounds are for saliency, input-x-gradient and integrated-gradients, not for smoothed attributions",
+        hint="--smooth uniform has a certificate of its own",
     )
 
 

@@ -23,7 +23,7 @@ from attrcert.loading.classifier import Classifier
 Rule = Callable[..., Any]
 SMOOTHER = "the smoothing certificate (--smooth uniform) takes networks as they are"
 HINTS = {
-    "max_pool": f"replace max-pooling by average pooling: its gradient jumps; {SMOOTHER}",
+    "max_pool": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
     "relu": f"run ReLUs as softplus (--softplus-beta 20); {SMOOTHER}",
 }
 
