@@ -13,7 +13,12 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import attrcert as library
+from attrcert.attributions.gradient import Saliency
+from attrcert.draws import Draws
 from attrcert.errors import ModelError
+from attrcert.loading.classifier import Classifier
+from attrcert.running.config import BoundConfig
+from attrcert.running.proving import proving
 
 ARCHITECTURE = textwrap.dedent("""
     from torch import nn
@@ -191,8 +196,48 @@ def test_a_cut_file_resumes_to_the_same_rows(on, tmp_path) -> None:
     assert [line.split(",")[place] for line in again] == [line.split(",")[place] for line in whole]
 
 
-def test_the_library_gives_the_same_rows() -> None:
+class Elsewhere(nn.Module):
+    """Another gradient where pixels are large, which those that are compared first are not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        with torch.no_grad():
+            held = nn.functional.softplus(500 * (flat - 1.5))
+        return (flat.tanh() + nn.functional.softplus(500 * (flat - 1.5)) - held)[:, :3]
+
+
+def test_an_attribution_that_differs_from_what_runs_is_not_bounded() -> None:
+    images = torch.rand(2, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    made = proving(BoundConfig(proved=True), Classifier(Elsewhere()), Saliency(), images, 10**9)
+    assert made is not None
+    subject = torch.full((1, 1, 3, 3), 2.0, dtype=torch.float64)
+    with pytest.raises(ModelError, match="their attributions differ"):
+        made(subject, torch.tensor([0]), [torch.tensor([0.1])], Draws(0, (0,)))
+
+
+def test_what_is_proved_does_not_hang_on_the_first_order_solver(on) -> None:
+    done = on("bound", "--eps", 0.05, "--max-steps", 1, "--format", "csv")
+    assert done.code == 0
+    assert {row["status"] for row in done.rows} <= {"ok", "misclassified", "vacuous"}
+
+
+def test_a_saturated_sample_is_bounded_beside_others() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 3), nn.Tanh())
+    network[1].weight.data.fill_(1.0)
+    network[1].bias.data.fill_(0.0)
+    dark = torch.rand(2, 1, 3, 3, generator=torch.Generator().manual_seed(0)) / 9
+    images, labels = torch.cat([dark, torch.ones(1, 1, 3, 3)]), torch.zeros(3, dtype=torch.int64)
+    assert all(row["T_proved"] > 0 for row in library.bound(network, (images, labels), proved=True, eps=0.01))
+
+
+def test_the_library_proves_too() -> None:
+    rng = torch.Generator().manual_seed(1)
     network = nn.Sequential(nn.Flatten(), nn.Linear(9, 5), nn.Softplus(), nn.Linear(5, 2))
+    for parameter in network.parameters():
+        parameter.data = torch.randn(parameter.shape, generator=rng)
     images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     found = library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
-    assert all(row["T_proved"] >= 0.9 * row["T_e_attained"] for row in found)
+    reached = library.attack(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1, steps=5)
+    for row, attacked in zip(found, reached, strict=True):
+        assert row["guarantee"] == "proved"
+        assert 0 < attacked["T_hat_e"] <= row["T_proved"] == pytest.approx(attacked["T_proved"], rel=1e-9)

@@ -54,10 +54,8 @@ GOLDEN = {
 }
 
 
-@EVERY_CURVE
+@pytest.mark.parametrize("curve", [curve for curve in CURVES if repr(curve) in GOLDEN], ids=repr)
 def test_ranges_over_the_whole_line_are_the_golden_ones(curve: Curve) -> None:
-    if repr(curve) not in GOLDEN:
-        pytest.skip("no golden value")
     z, r = torch.zeros(1, 1, dtype=torch.float64), torch.full((1, 1), 60.0, dtype=torch.float64)
     bend = curves._extent(curve.bend, curve.flexes, z - r, z + r)
     slope = curves.slopes(curve, z, r)
@@ -88,7 +86,7 @@ def test_secants_and_bends_contain_those_of_a_fine_grid_and_are_near_them_where_
         monotone = torch.ones_like(z, dtype=torch.bool)
         for point in critical:
             monotone &= (z - point).abs() > r
-        assert bool(monotone.any()) or not len(critical)
+        assert bool(monotone.any())
         near = 1e-7 + 1e-6 * seen.high.abs()
         assert bool(((found.high - seen.high)[monotone] <= near[monotone]).all())
         assert bool(((seen.low - found.low)[monotone] <= near[monotone]).all())
@@ -313,9 +311,15 @@ REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "padded batch": (mixing(lambda x: F.pad(x, (0, 0, 1, -1))), 5.0, "mixes samples"),
     "first sample": (mixing(lambda x: x[..., 0:1, :]), 5.0, "mixes samples"),
     "divisor": (behind(nn.AvgPool2d(2, divisor_override=-3)), 5.0, "a divisor of its own"),
+    "rounded division": (mixing(lambda x: torch.div(x, 2, rounding_mode="floor")), 5.0, "div, called so"),
+    "named axes": (mixing(lambda x: x[:, None].squeeze(dim=1)), 5.0, "squeeze, called so"),
     "branch": (Branching(), 5.0, "torch.fx, which failed"),
     "product": (Product(), 5.0, "a product of two results"),
-    "attention": (nn.Sequential(nn.Flatten(1, 2), nn.TransformerEncoderLayer(3, 1)), 5.0, "proved bound"),
+    "attention": (
+        nn.Sequential(nn.Flatten(1, 2), nn.TransformerEncoderLayer(3, 1)),
+        5.0,
+        "torch.fx, which failed|no rule for",
+    ),
     "no logits": (nn.Sequential(nn.Conv2d(1, 1, 2)), 5.0, "logits of shape"),
 }
 

@@ -38,7 +38,8 @@ def max_eps(
 ) -> None:
     """Find, for each sample, the largest eps at which a bound keeps a threshold.
 
-    With --max-deviation, --max-cosine-distance or --max-angle it inverts the first-order bound, an estimate that attacks can exceed.
+    With --max-deviation, --max-cosine-distance or --max-angle it inverts the first-order bound, an estimate that attacks can exceed,
+    or with --proved the bound that none can.
     With --smooth and --min-cosine it inverts the certificate of the smoothed attribution, which holds with confidence;
     --radius best (--sigma best) takes the best of a grid for each sample.
     """

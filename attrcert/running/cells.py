@@ -13,7 +13,7 @@ from attrcert.certificates.ball import BallSearch
 from attrcert.certificates.first_order import FirstOrder, best_of
 from attrcert.certificates.label_dual import LabelDual
 from attrcert.certificates.label_margin import Margins, label_kept, margins
-from attrcert.certificates.proved.bound import ProvedBound, Prover
+from attrcert.certificates.proved.bound import ProvedBound
 from attrcert.certificates.taylor_correction import Linearisation, Linearity, linearise
 from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
@@ -22,7 +22,7 @@ from attrcert.loading.classifier import Classifier
 from attrcert.records import Cell, Row
 from attrcert.running.config import AttackConfig, BoundConfig
 from attrcert.running.methods import attribution_label, certifiers, explainer, solver
-from attrcert.running.proving import agree
+from attrcert.running.proving import Proving
 from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
@@ -37,7 +37,7 @@ class Subject:
     logits: Float[Tensor, "b k"]
     target: Int64[Tensor, " b"]
     explained: Explained
-    prover: Prover | None = None
+    prover: Proving | None = None
 
     @property
     def draws(self) -> Draws:
@@ -79,7 +79,7 @@ def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> 
 
 
 def explain(
-    f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig, prover: Prover | None = None
+    f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig, prover: Proving | None = None
 ) -> Subject:
     """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
     if isinstance(config, AttackConfig) and config.measure_on == "relu":
@@ -178,7 +178,8 @@ class Bounded:
 
     def status(self, i: int, *, vacuous: bool) -> Status:
         solution = self._winner(i).solution
-        if solution is not None and solution.status[i] is SolverStatus.STEP_LIMIT:
+        unsure = solution is not None and solution.status[i] is SolverStatus.STEP_LIMIT
+        if unsure and self.subject.prover is None:  # what is proved does not hang on the first-order solver
             return Status.NOT_CONVERGED
         if vacuous:
             return Status.VACUOUS
@@ -221,7 +222,6 @@ class Bounded:
         order = sorted(config.eps, reverse=True)
         sizes = [torch.full((len(x),), eps, dtype=torch.float64) for eps in order]
         found = prover(x, self.subject.target, sizes, self.subject.draws)
-        agree(found[0], self.subject.explained.value)
         for larger, smaller in pairwise(range(len(found))):
             found[smaller] = found[smaller].at_most(found[larger])
         return dict(zip(order, found, strict=True))

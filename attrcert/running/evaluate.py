@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attrcert.certificates.proved.bound import Prover
 from attrcert.errors import SampleError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
@@ -15,6 +14,7 @@ from attrcert.records import Cell, Row
 from attrcert.running.cells import Subject, explain
 from attrcert.running.config import BoundConfig, RunConfig
 from attrcert.running.methods import attribution_label, torch_dtype
+from attrcert.running.proving import Proving
 from attrcert.types import Batch
 
 Warn = Callable[[str], None]
@@ -114,7 +114,7 @@ class _Work:
 
 
 def with_derivatives(
-    config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]], prover: Prover | None = None
+    config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]], prover: Proving | None = None
 ) -> RowsOf:
     """Rows that need the attribution's derivatives; a sample whose are not finite is set apart and the others go on."""
 

@@ -1,4 +1,4 @@
-"""`max-eps` from the first-order bounds of one batch: the largest eps at which the bound keeps a threshold.
+"""`max-eps` from the first-order or proved bounds of one batch: the largest eps at which the bound keeps a threshold.
 
 The bound is proportional to eps, so eps = deviation / upper. An angle a or a cosine distance w allows the deviation |g| sin(a) or
 |g| sqrt(w (2 - w)). With the correction c(eps) the bound is c(eps) upper eps, and eps is searched for.
@@ -47,7 +47,7 @@ def invert_subject(subject: Subject) -> dict[int, list[Row]]:
         deviation = _allowed(kind, threshold, lengths)
         eps = largest_eps(bounded, deviation, corrected=config.corrected)
         if config.proved:
-            eps = largest_proved_eps(bounded, partial(_allowed, kind, threshold), eps)
+            eps = largest_proved_eps(subject, partial(_allowed, kind, threshold), eps)
         for i, index in enumerate(subject.batch.indices):
             rows[index].append(_row(bounded, i, kind, threshold, float(eps[i])))
     return rows

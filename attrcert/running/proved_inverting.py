@@ -1,7 +1,8 @@
 """`max-eps --proved`: the largest eps at which the proved bound keeps a threshold, by a bracketing search.
 
-What holds in a ball holds in every smaller one, so any eps whose bound keeps the threshold is an answer; the search ends where one a
-millionth larger does not keep it. The bound is nearly a power of eps between two points, which is how the next one is chosen.
+What holds in a ball holds in every smaller one, so any eps whose bound keeps the threshold is an answer. The search ends where one a
+millionth larger does not keep it, or after 60 bounds with the largest that did. The bound is nearly a power of eps between two points,
+which is how the next one is chosen.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.certificates.proved.bound import ProvedBound
-from attrcert.running.cells import Bounded
+from attrcert.running.cells import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
 MOST = 60
@@ -20,12 +21,12 @@ INSIDE = 0.02  # share of the bracket that a proposal keeps from its ends
 Vector = Float[Tensor, " b"]
 
 
-def largest_proved_eps(bounded: Bounded, allowed: Callable[[Vector], Vector], guess: Vector) -> Vector:
+def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], guess: Vector) -> Vector:
     """Per sample; `allowed` is the deviation that the threshold allows for an attribution of that length.
 
     Infinite where the bound still holds for perturbations longer than any difference of two images.
     """
-    prover, subject = bounded.subject.prover, bounded.subject
+    prover = subject.prover
     assert prover is not None
     x = subject.batch.images
     beyond = 2.0 * x[0].numel() ** 0.5

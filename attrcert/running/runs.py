@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from attrcert.certificates.linf_row_sums import check_size
-from attrcert.certificates.proved.bound import Prover
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
@@ -37,7 +36,7 @@ from attrcert.running.evaluate import RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
 from attrcert.running.memory import batch_size, noisy_samples, parse_bytes
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
-from attrcert.running.proving import prover
+from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
 from attrcert.vocabulary import NormKind
@@ -101,7 +100,7 @@ class Run:
     model_facts: Mapping[str, Any]
     points: int
     target: Tensor | None = None
-    prover: Prover | None = None
+    prover: Proving | None = None
 
     def rows(
         self,
@@ -227,9 +226,9 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
             raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
         points = batch_size(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
         size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
-        target, proving = None, None
+        target, prover = None, None
         if isinstance(config, BoundConfig):
-            proving = prover(config, classifier, attribution, x, memory)
+            prover = proving(config, classifier, attribution, x, memory)
         if isinstance(config, AttackConfig):
             if measured is None:  # nothing was replaced: the network is its own twin
                 config = replace(config, measure_on="twin")
@@ -250,7 +249,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         model_facts=model.facts,
         points=options.batch_size or points,
         target=target,
-        prover=proving,
+        prover=prover,
     )
 
 

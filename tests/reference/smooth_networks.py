@@ -16,6 +16,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "elu": nn.ELU,
     "relu twin": nn.ReLU,
     "leaky twin": nn.LeakyReLU,
+    "prelu twin": nn.PReLU,
     "relu6 twin": nn.ReLU6,
 }
 

@@ -105,8 +105,9 @@ class Sums:
             second = self.reach.entries(self.each)
             secant = self.reach.whole(torch.diag_embed(mean) + D[:, :, None] * self.M, draws) + self.errors + second
             boxes = length(D * self.each) + self.reach.entries(mean) + second
+        secant, boxes = (part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes))
         method = tuple("secant" if better else "interval" for better in (secant <= boxes).tolist())
-        upper = torch.minimum(secant.nan_to_num(torch.inf), boxes.nan_to_num(torch.inf)) * (1 + SLACK)
+        upper = torch.minimum(secant, boxes) * (1 + SLACK)
         return ProvedBound(upper, mean if D is None else D * mean, method)
 
 
@@ -128,7 +129,7 @@ def proved_bounds(
         point = at_points(network, z, classes)
         mean += w * point.gradient
         for one in sums:
-            moved = change(point, z, one.reach.scaled(a))
+            moved = change(point, one.reach.scaled(a))
             one.M += w * a * moved.M
             one.errors += w * moved.errors(nodes.difference)
             one.each += w * moved.each
@@ -155,7 +156,7 @@ class Prover:
         at_once = max(1, self.memory // sample_bytes(self.network, len(eps)))
         parts = []
         for rows in torch.arange(len(x), device=x.device).split(at_once):
-            reaches = [Reach(one[rows].double().to(x.device), self.norm) for one in eps]
+            reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
             nodes = path(self.attribution, x[rows].double())
             parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows)))
         return [_joined(part) for part in zip(*parts, strict=True)]

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from attrcert.certificates.proved.affine import Operation, Shape
 from attrcert.certificates.proved.curves import Curve
 from attrcert.certificates.proved.network import Network, Step
-from attrcert.certificates.proved.operations.affine import Operation, Shape
+
+SMOOTHER = "the smoothing certificate (--smooth uniform) takes networks as they are"
 
 
 class Unsupported(Exception):  # noqa: N818 - not an error of ours: the reader turns it into one that names the place

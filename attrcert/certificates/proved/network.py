@@ -12,8 +12,8 @@ from math import prod
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.certificates.proved.affine import Operation, Shape
 from attrcert.certificates.proved.curves import Curve
-from attrcert.certificates.proved.operations.affine import Operation, Shape
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Carried:
         return Carried(self.centre + other.centre, sum(both[1:], both[0]) if both else None)
 
 
-Bend = Callable[
+AtActivation = Callable[
     [int, Carried | None], Carried | None
 ]  # at an activation: what its input gets from its result's vectors
 
@@ -96,7 +96,7 @@ class Network:
                 found.append(sum(parts[1:], parts[0]) if step.operation is None else step.operation.apply(parts[0]))
         return found
 
-    def pull(self, start: int, given: Carried | None, bend: Bend) -> Carried | None:
+    def pull(self, start: int, given: Carried | None, bend: AtActivation) -> Carried | None:
         """Vectors on the result of step `start`, carried back to the input; None stands for zeros.
 
         `bend` is asked at every activation before `start`, the last one first.

@@ -1,12 +1,13 @@
 """A network at its points x, exactly: pre-activations z, slopes s'(z), sensitivities F = df/da, and the Jacobians B = dz/dx."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.certificates.proved.network import Bend, Carried, Network
+from attrcert.certificates.proved.network import AtActivation, Carried, Network
 
 ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed in
 
@@ -31,7 +32,10 @@ def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Ten
     def straight(i: int, carried: Carried | None) -> Carried | None:
         return None if carried is None else Carried(slope[i][:, None] * carried.centre)
 
-    B = {i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, x)], dim=1) for i in slope}
+    B = {
+        i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, len(x), like=x)], dim=1)
+        for i in slope
+    }
     return replace(point, B=B)
 
 
@@ -54,15 +58,18 @@ def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: I
     return Point(network, one, z, slope, F, gradient, {})
 
 
-def unit_rows(network: Network, activation: int, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "k n"], ...]:
+def unit_rows(network: Network, activation: int, samples: int, *, like: Tensor) -> Iterator[Float[Tensor, "k n"]]:
     """The unit vectors of an activation's input, as many at a time as fit."""
     before = network.before(activation)
-    widest = max(step.size for step in network.steps[: before + 1])
-    identity = torch.eye(network.steps[before].size, dtype=x.dtype, device=x.device)
-    return identity.split(max(1, ELEMENTS // (len(x) * widest)))
+    n, widest = network.steps[before].size, max(step.size for step in network.steps[: before + 1])
+    at_once = max(1, ELEMENTS // (samples * widest))
+    for start in range(0, n, at_once):
+        block = like.new_zeros(min(at_once, n - start), n)
+        block.diagonal(start).fill_(1.0)
+        yield block
 
 
-def rows(network: Network, activation: int, units: Float[Tensor, "k n"], bend: Bend) -> Float[Tensor, "c k d"]:
+def rows(network: Network, activation: int, units: Float[Tensor, "k n"], bend: AtActivation) -> Float[Tensor, "c k d"]:
     """The rows of the derivative of an activation's input that belong to some unit vectors."""
     pulled = network.pull(network.before(activation), Carried(units[None]), bend)
     assert pulled is not None  # every step is reached from the input

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.attributions.bounded import length as lengths
 from attrcert.draws import Draws
 from attrcert.linalg.maps import Dense
 from attrcert.linalg.proofs import gram_norm, proved_eigenvalue
@@ -19,8 +20,7 @@ from attrcert.vocabulary import Norm, NormKind
 
 def length(v: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
     """|v|_2, whose squares neither under- nor overflow."""
-    largest = v.abs().amax(dim=1)
-    return largest * (v / torch.where(largest > 0, largest, 1.0)[:, None]).norm(dim=1)
+    return lengths(v)[:, 0]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Reach:
     norm: Norm
 
     @property
-    def round(self) -> bool:
+    def is_l2(self) -> bool:
         """Whether the ball is that of l2."""
         return self.norm.kind is NormKind.L2
 
@@ -44,7 +44,7 @@ class Reach:
 
     def entries(self, w: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
         """max |w delta|_2, entry by entry."""
-        return self.radius * (w.abs().amax(dim=1) if self.round else length(w))
+        return self.radius * (w.abs().amax(dim=1) if self.is_l2 else length(w))
 
     def weighted(
         self,
@@ -60,7 +60,7 @@ class Reach:
         `norm` is that of sqrt(weights) A where it is known.
         """
         apart = length(weights.sqrt() * each)
-        if not self.round:
+        if not self.is_l2:
             return apart
         norm = gram_norm(A, weights) if norm is None else norm
         return torch.minimum(apart, self.radius * norm + length(weights.sqrt() * error))
@@ -74,7 +74,7 @@ class Reach:
     def _unit(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
         """The same for entries of order one and the ball of radius one."""
         G = A.mT @ A
-        if self.round:
+        if self.is_l2:
             return proved_eigenvalue(G, draws).sqrt()
         D, _ = DiagonalScaling()(Dense(A), draws)
         narrow = D.rsqrt()

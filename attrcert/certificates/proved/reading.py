@@ -4,8 +4,9 @@
 the softplus twins that the classifier runs them as.
 """
 
+import inspect
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,18 +14,17 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from attrcert.certificates.proved.building import Building, Ref, Unsupported
-from attrcert.certificates.proved.curves import Curve, Elu, Gelu, Sigmoid, Silu, Softplus, Tanh
+from attrcert.certificates.proved.building import SMOOTHER, Building, Ref, Unsupported
+from attrcert.certificates.proved.curves import Sigmoid, Silu, Tanh
 from attrcert.certificates.proved.network import Network
-from attrcert.certificates.proved.operations import convolution, linear, moving, pooling, scaling
+from attrcert.certificates.proved.operations import activations, convolution, linear, moving, pooling, scaling
+from attrcert.certificates.proved.operations.activations import Rule
 from attrcert.errors import ModelError
 from attrcert.loading.classifier import Classifier
 
-Rule = Callable[..., Any]
-SMOOTHER = "the smoothing certificate (--smooth uniform) takes networks as they are"
 HINTS = {
-    "max_pool": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
-    "relu": f"run ReLUs as softplus (--softplus-beta 20); {SMOOTHER}",
+    "max_pool2d": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
+    "relu": activations.AS_SOFTPLUS,
 }
 
 
@@ -105,9 +105,9 @@ def _interpreted(graph: fx.Graph, root: nn.Module, building: Building, pixels: R
 def _called(node: fx.Node, root: nn.Module, building: Building, args: Any, kwargs: Any) -> Any:
     """A call by its rule; one that touches no reference is made as it stands."""
     rule, name = _rule(node, root), getattr(node.target, "__name__", str(node.target))
-    if isinstance(rule, partial) or _touches(args) or _touches(kwargs):
+    if node.op == "call_module" or _touches(args) or _touches(kwargs):
         try:
-            return _known(rule, name)(building, *args, **kwargs)
+            return _known(rule, name, building, args, kwargs)(building, *args, **kwargs)
         except Unsupported as missing:
             raise ModelError(
                 f"the proved bound has no rule for {missing.what}{_place(node)}", hint=missing.hint
@@ -132,13 +132,18 @@ def _rule(node: fx.Node, root: nn.Module) -> Rule | None:
     return METHODS.get(node.target) if node.op == "call_method" else FUNCTIONS.get(node.target)
 
 
-def _with_module(rule: Rule, module: nn.Module, building: Building, *args: Any) -> Any:
-    return rule(building, module, *args)
+def _with_module(rule: Rule, module: nn.Module, building: Building, *args: Any, **kwargs: Any) -> Any:
+    return rule(building, module, *args, **kwargs)
 
 
-def _known(rule: Rule | None, name: str) -> Rule:
+def _known(rule: Rule | None, name: str, building: Building, args: Any, kwargs: Any) -> Rule:
+    """The rule, if there is one for these arguments."""
     if rule is None:
-        raise Unsupported(name, next((text for part, text in HINTS.items() if part in name), SMOOTHER))
+        raise Unsupported(name, HINTS.get(name, SMOOTHER))
+    try:
+        inspect.signature(rule).bind(building, *args, **kwargs)
+    except TypeError as error:
+        raise Unsupported(f"{name}, called so ({error})", "spell it with positional arguments") from error
     return rule
 
 
@@ -157,98 +162,6 @@ def _picked(output: Any, wanted: str | None) -> Ref:
     if not isinstance(output, Ref) or len(output.shape) != 1:
         raise ModelError("the proved bound needs logits of shape (batch, classes) as the output", hint="use --output")
     return output
-
-
-def _activation(curve: Curve) -> Rule:
-    return lambda building, input, inplace=False: _written(building, input, building.activate(curve, input), inplace)
-
-
-def _written(building: Building, input: Ref, result: Ref, inplace: bool) -> Ref:
-    """In place, whoever reads the input next reads the result; who else shares its memory is not known."""
-    if not inplace:
-        return result
-    if building.seen_elsewhere(input):
-        raise Unsupported("an operation in place on a view", "write it out of place")
-    input.step = result.step
-    return input
-
-
-def _relu(building: Building, input: Ref, inplace: bool = False) -> Ref:
-    return _written(building, input, _rectified(building, input, 0.0), inplace)
-
-
-def _relu_(building: Building, input: Ref) -> Ref:
-    return _relu(building, input, inplace=True)
-
-
-def _rectified(building: Building, input: Ref, bias: float) -> Ref:
-    """relu(t - bias) as the twin that the classifier runs."""
-    if building.beta is None:
-        raise Unsupported("relu", HINTS["relu"])
-    shifted = scaling.scaled(building, input, shift=-bias) if bias else input
-    return building.activate(Softplus(building.beta), shifted)
-
-
-def _hardtanh(
-    building: Building, input: Ref, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
-) -> Ref:
-    low, high = (_rectified(building, input, bias) for bias in (min_val, max_val))
-    steps = scaling.scaled(building, building.sum(low, scaling.negated(building, high)), shift=min_val)
-    return _written(building, input, steps, inplace)
-
-
-def _relu6(building: Building, input: Ref, inplace: bool = False) -> Ref:
-    return _hardtanh(building, input, 0.0, 6.0, inplace)
-
-
-def _leaky_relu(building: Building, input: Ref, negative_slope: float = 0.01, inplace: bool = False) -> Ref:
-    bent = scaling.scaled(building, _rectified(building, input, 0.0), 1 - negative_slope)
-    return _written(building, input, building.sum(scaling.scaled(building, input, negative_slope), bent), inplace)
-
-
-def _clamp(building: Building, input: Ref, min: Any = None, max: Any = None) -> Ref:
-    if min == 0 and max in (None, 6):
-        return _relu(building, input) if max is None else _relu6(building, input)
-    raise Unsupported(f"clamp({min}, {max})", f"its gradient jumps; {SMOOTHER}")
-
-
-def _softplus(building: Building, input: Ref, beta: float = 1.0, threshold: float = 20.0) -> Ref:
-    if threshold < 20:
-        raise Unsupported(f"softplus with threshold {threshold}", "its gradient jumps there: use 20 or more")
-    return building.activate(Softplus(float(beta)), input)
-
-
-def _gelu(building: Building, input: Ref, approximate: str = "none") -> Ref:
-    if approximate != "none":
-        raise Unsupported(f"GELU approximated by {approximate}", "use the exact one")
-    return building.activate(Gelu(), input)
-
-
-def _elu(building: Building, input: Ref, alpha: float = 1.0, inplace: bool = False) -> Ref:
-    if alpha != 1:
-        raise Unsupported(f"ELU with alpha {alpha}", "its gradient jumps at 0: use alpha 1")
-    return _written(building, input, building.activate(Elu(), input), inplace)
-
-
-def _copied(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
-    """The same numbers in a memory of their own."""
-    return Ref(input.step, input.shape)
-
-
-def _in_place(rule: Rule) -> Rule:
-    """A rule of arithmetic, whose result is written into its first operand."""
-
-    def written(building: Building, input: Any, other: Any) -> Ref:
-        result = rule(building, input, other)
-        return _written(building, input, result, inplace=isinstance(input, Ref))
-
-    return written
-
-
-def _dropout(building: Building, input: Ref, p: float = 0.5, training: bool = False, inplace: bool = False) -> Ref:
-    if training:
-        raise Unsupported("dropout in training mode", "put the network in eval mode")
-    return input
 
 
 def _size(building: Building, input: Ref, dim: int | None = None) -> Any:
@@ -284,10 +197,10 @@ FUNCTIONS: dict[Any, Rule] = {
     operator.getitem: moving.item,
     F.pad: moving.padded,
     operator.add: scaling.added,
-    operator.iadd: _in_place(scaling.added),
-    operator.isub: _in_place(scaling.subtracted),
-    operator.imul: _in_place(scaling.multiplied),
-    operator.itruediv: _in_place(scaling.divided),
+    operator.iadd: activations.in_place(scaling.added),
+    operator.isub: activations.in_place(scaling.subtracted),
+    operator.imul: activations.in_place(scaling.multiplied),
+    operator.itruediv: activations.in_place(scaling.divided),
     torch.add: scaling.added,
     operator.sub: scaling.subtracted,
     torch.sub: scaling.subtracted,
@@ -296,23 +209,26 @@ FUNCTIONS: dict[Any, Rule] = {
     operator.truediv: scaling.divided,
     torch.div: scaling.divided,
     operator.neg: scaling.negated,
-    F.softplus: _softplus,
-    torch.sigmoid: _activation(Sigmoid()),
-    F.sigmoid: _activation(Sigmoid()),
-    torch.tanh: _activation(Tanh()),
-    F.tanh: _activation(Tanh()),
-    F.gelu: _gelu,
-    F.silu: _activation(Silu()),
-    F.elu: _elu,
-    F.relu: _relu,
-    torch.relu: _relu,
-    torch.relu_: _relu_,
-    F.relu6: _relu6,
-    F.hardtanh: _hardtanh,
-    F.leaky_relu: _leaky_relu,
-    torch.clamp: _clamp,
-    F.dropout: _dropout,
-    F.dropout2d: _dropout,
+    F.softplus: activations.softplus,
+    torch.sigmoid: activations.activation(Sigmoid()),
+    F.sigmoid: activations.activation(Sigmoid()),
+    torch.tanh: activations.activation(Tanh()),
+    F.tanh: activations.activation(Tanh()),
+    F.gelu: activations.gelu,
+    F.silu: activations.activation(Silu()),
+    F.elu: activations.elu,
+    F.relu: activations.relu,
+    torch.relu: activations.relu,
+    torch.relu_: activations.relu_,
+    F.relu6: activations.relu6,
+    F.hardtanh: activations.hardtanh,
+    F.leaky_relu: activations.leaky_relu,
+    F.prelu: activations.prelu,
+    torch.prelu: activations.prelu,
+    torch.clamp: activations.clamp,
+    torch.clamp_min: activations.clamp,
+    F.dropout: activations.dropout,
+    F.dropout2d: activations.dropout,
     getattr: _attribute,
 }
 METHODS: dict[Any, Rule] = {
@@ -328,13 +244,14 @@ METHODS: dict[Any, Rule] = {
     "sub": scaling.subtracted,
     "mul": scaling.multiplied,
     "div": scaling.divided,
-    "relu": _relu,
-    "relu_": _relu_,
-    "clamp": _clamp,
-    "sigmoid": _activation(Sigmoid()),
-    "tanh": _activation(Tanh()),
+    "relu": activations.relu,
+    "relu_": activations.relu_,
+    "clamp": activations.clamp,
+    "clamp_min": activations.clamp,
+    "sigmoid": activations.activation(Sigmoid()),
+    "tanh": activations.activation(Tanh()),
     "contiguous": lambda building, input: moving.reshaped(building, input, Tensor.contiguous),
-    "clone": _copied,
+    "clone": activations.copied,
     "size": _size,
     "dim": lambda building, input: len(input.shape) + 1,
 }

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
+from attrcert.certificates.proved.affine import Shape
 from attrcert.certificates.proved.building import Building, Ref, Unsupported, constant
-from attrcert.certificates.proved.operations.affine import Shape
 
 
 @dataclass(frozen=True, eq=False)

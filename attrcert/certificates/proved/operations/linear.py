@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attrcert.certificates.proved.affine import Shape
 from attrcert.certificates.proved.building import Building, Ref, constant
-from attrcert.certificates.proved.operations.affine import Shape
 
 
 @dataclass(frozen=True, eq=False)

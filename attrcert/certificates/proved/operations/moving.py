@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from attrcert.certificates.proved.affine import NonNegative
 from attrcert.certificates.proved.building import Building, Ref, Unsupported
-from attrcert.certificates.proved.operations.affine import NonNegative
 
 
 @dataclass(frozen=True, eq=False)

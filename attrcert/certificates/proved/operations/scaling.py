@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from attrcert.certificates.proved.affine import Shape
 from attrcert.certificates.proved.building import Building, Ref, Unsupported, constant, number
-from attrcert.certificates.proved.operations.affine import Shape
 
 
 @dataclass(frozen=True, eq=False)
