@@ -480,10 +480,10 @@ def test_a_batch_that_does_not_fit_is_halved_and_its_perturbations_are_complete(
     attacked(*CASES, "--limit", 6, "--save-deltas", tmp_path / "whole.safetensors")
     real = evaluate.explain
 
-    def limited(classifier, batch, logits, config):
+    def limited(classifier, batch, logits, config, prover):
         if len(batch.indices) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return real(classifier, batch, logits, config)
+        return real(classifier, batch, logits, config, prover)
 
     monkeypatch.setattr(evaluate, "explain", limited)
     assert attacked(*CASES, "--limit", 6, "--save-deltas", tmp_path / "halved.safetensors").code == 0
@@ -1058,7 +1058,8 @@ def test_exceeding_a_bound_that_promises_to_hold_exits_1(attacked, monkeypatch, 
     def promising(*given, **named):
         rows = real(*given, **named)
         assert any(row["violated"] for row in rows)
-        return [{**row, "guarantee": guarantee} for row in rows]
+        flag = "violated_proved" if guarantee == "proved" else "violated"
+        return [{**row, "guarantee": guarantee, flag: row["violated"]} for row in rows]
 
     monkeypatch.setattr(execution, "compute", promising)
     done = attacked("--limit", 4, "--eps", 0.25)
@@ -1074,7 +1075,7 @@ def test_a_broken_promise_weighs_more_than_an_incomplete_run(attacked, monkeypat
         first, *others = real(*given, **named)
         return [
             {**first, "status": "error:range"},
-            *({**row, "guarantee": "proved", "violated": True} for row in others),
+            *({**row, "guarantee": "proved", "violated_proved": True} for row in others),
         ]
 
     monkeypatch.setattr(execution, "compute", promising)

@@ -644,10 +644,10 @@ def test_too_few_steps_are_not_converged_and_incomplete(bound):
 def out_of_memory_above(most: int, raised: Callable[[], None]) -> Callable:
     real = evaluate.explain
 
-    def limited(classifier, batch, logits, config):
+    def limited(classifier, batch, logits, config, prover):
         if len(batch.indices) > most:
             raised()
-        return real(classifier, batch, logits, config)
+        return real(classifier, batch, logits, config, prover)
 
     return limited
 
