@@ -2,18 +2,18 @@
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from attrcert.errors import UsageError
+from attrcert.vocabulary import nearest
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `attrcert catalogue`") -> UsageError:
     """The error for a name that is not in a family, with the nearest one, or `where` they are explained."""
     names = sorted(known)
-    near = get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else where
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else where
     return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=hint)
 
 

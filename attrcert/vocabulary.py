@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from difflib import get_close_matches
 from enum import StrEnum
 from fractions import Fraction
 
@@ -103,6 +104,12 @@ def some(names: Iterable[str], most: int = 5) -> str:
     """The first few names, and how many more there are."""
     listed = list(names)
     return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was probably meant."""
+    close = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    return close[0] if close else None
 
 
 def parse_number(text: str, name: str = "") -> float:

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from attrcert.cli import attack as attack_command
 from attrcert.cli import execution
+from attrcert.columns import COLUMNS, METRIC_NAMES, attack_columns
+from attrcert.columns import METRICS as METRIC_COLUMNS
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import build
 from attrcert.metrics import METRICS
-from attrcert.records import COLUMNS, METRIC_NAMES, attack_columns
-from attrcert.records import METRICS as METRIC_COLUMNS
 from attrcert.running import evaluate
 from attrcert.running.config import ATTACK_NAMES, AttackConfig
 from attrcert.running.presets import PRESETS

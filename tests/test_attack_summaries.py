@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from attrcert.records import COLUMNS, METRICS, attack_columns, read_rows, to_csv
+from attrcert.columns import COLUMNS, METRICS, attack_columns
+from attrcert.records import read_rows, to_csv
 from attrcert.reporting.attack_summaries import AttackSummary, area, attack_tables, summarise_attacks
 from attrcert.reporting.promises import broken
 from attrcert.reporting.summaries import TextTable, markdown, summarise

@@ -23,8 +23,9 @@ from safetensors.torch import save_file
 
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.cli.app import main
+from attrcert.columns import COLUMNS
 from attrcert.loading.architectures import build, softplus_cnn
-from attrcert.records import COLUMNS, read_rows
+from attrcert.records import read_rows
 from attrcert.running import evaluate
 
 ARGS = {"channels": 1, "size": 8, "classes": 3, "width": 2, "hidden": 4}

@@ -13,7 +13,7 @@ PACKAGE = Path(attrcert.__file__).parent
 LAYERS = (
     {"errors", "references"},
     {"vocabulary"},
-    {"draws"},
+    {"columns", "draws"},
     {"types", "records"},
     {"registry"},
     {"linalg", "geometry"},
@@ -22,7 +22,7 @@ LAYERS = (
     {"running"},
     {"cli"},
 )
-REPORTING_SEES = {"errors", "vocabulary", "records", "reporting"}
+REPORTING_SEES = {"errors", "vocabulary", "columns", "records", "reporting"}
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 

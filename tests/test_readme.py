@@ -7,7 +7,7 @@ import pytest
 from typer.main import get_command
 
 from attrcert.cli.app import app
-from attrcert.records import COLUMNS, INVERSE, SMOOTH
+from attrcert.columns import COLUMNS, INVERSE, SMOOTH
 from attrcert.vocabulary import Guarantee
 
 README = (Path(__file__).parent.parent / "README.md").read_text()

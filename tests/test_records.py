@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from attrcert.columns import COLUMNS, Column
 from attrcert.errors import ResumeError, UsageError
-from attrcert.records import COLUMNS, SCHEMA, Column, RowFile, parse, read_rows, render, to_csv
+from attrcert.records import SCHEMA, RowFile, parse, read_rows, render, to_csv
 
 BOUND = COLUMNS["bound"]
 IDENTITY = {"attribution": "saliency", "eps": (0.1, 0.2), "seed": 0}

@@ -10,6 +10,7 @@ from attrcert.cli.bound import bound
 from attrcert.cli.catalogue import catalogue
 from attrcert.cli.console import talk
 from attrcert.cli.doctor import doctor
+from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
 from attrcert.cli.min_radius import min_radius
 from attrcert.cli.smooth import smooth
@@ -29,6 +30,7 @@ app.command()(attack)
 app.command("max-eps")(max_eps)
 app.command("min-radius")(min_radius)
 app.command()(smooth)
+app.command()(gate)
 app.command()(doctor)
 app.command()(catalogue)
 

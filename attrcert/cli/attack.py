@@ -9,8 +9,8 @@ import typer
 from attrcert.cli import options
 from attrcert.cli.execution import execute
 from attrcert.cli.groups import Context, said, with_groups
+from attrcert.columns import METRIC_NAMES
 from attrcert.errors import UsageError
-from attrcert.records import METRIC_NAMES
 from attrcert.running.config import ATTACK_NAMES, AttackConfig
 from attrcert.running.presets import PRESETS, preset
 from attrcert.vocabulary import parse_number

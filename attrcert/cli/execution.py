@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attrcert.cli.console import talk
+from attrcert.cli.gate import render
 from attrcert.cli.options import OutputGroup, RunGroup
 from attrcert.cli.session import compute
 from attrcert.errors import UsageError
@@ -17,11 +18,13 @@ from attrcert.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from attrcert.columns import Row
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
-    from attrcert.records import Row
     from attrcert.reporting.attack_summaries import AttackSummary
+    from attrcert.reporting.rules import Rule
     from attrcert.reporting.summaries import Summary, TextTable
+    from attrcert.reporting.verdicts import Verdict
     from attrcert.running.config import RunConfig
     from attrcert.running.runs import Run
 
@@ -36,19 +39,33 @@ def execute(
     deltas: Path | None = None,
     auc: bool = False,
 ) -> None:
-    """Compute, write, print; exit 1 if a promise was broken, 4 if too many samples have no figure."""
+    """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
     from attrcert.reporting.promises import broken
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)
+    rules = results.rules(config.columns)
     run = open_run(model, data, config, choices.options())
     rows = compute(run, results, deltas=deltas)
-    summary = _render(run, rows, results.format, auc=auc)
+    verdict = _judged(run, rows, rules)
+    summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)
     if violated:
         talk(f"violated: an attack exceeded a proved or confidence bound on {len(violated)} rows", style="bold red")
         raise typer.Exit(1)
+    if verdict and verdict.outcome.exit_code:
+        raise typer.Exit(verdict.outcome.exit_code)
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", choices)
+
+
+def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict | None":
+    """By --require."""
+    from attrcert.reporting.gates import judge_table
+    from attrcert.reporting.runfiles import table_of
+
+    if not rules:
+        return None
+    return judge_table(table_of(rows, run.config.columns, run.config.command, "this run"), rules)
 
 
 def incomplete(missing: int, samples: int, what: str, choices: RunGroup) -> None:
@@ -63,6 +80,8 @@ def incomplete(missing: int, samples: int, what: str, choices: RunGroup) -> None
 
 def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) -> None:
     """A closed form on stdout: lines for people, or the same as JSON, where what has no end is null."""
+    if results.require:
+        raise UsageError("a closed form has no rows that --require could judge")
     if results.format not in ("table", "json"):
         raise UsageError(f"a closed form has no rows: --format must be table or json, got {results.format}")
     if results.format == "table":
@@ -96,16 +115,19 @@ def _as_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, An
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 
 
-def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summary":
+def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | None", *, auc: bool) -> "Summary":
     """The result on stdout."""
     from attrcert.records import to_csv
     from attrcert.reporting.attack_summaries import areas, summarise_attacks
     from attrcert.reporting.summaries import markdown, summarise
+    from attrcert.reporting.verdict_texts import verdict_json
 
     summary = summarise(rows, run.facts())
     attacks = summarise_attacks(rows) if run.config.command == "attack" else ()
     if format_ == "csv":
         sys.stdout.write(to_csv(rows, run.config.columns, header=True))
+        if verdict:
+            render(verdict, "table", on_stderr=True)
         return summary
     if format_ == "json":
         empty = {column.name: None for column in run.config.columns}
@@ -118,6 +140,8 @@ def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summa
             whole["attacks"] = [asdict(part) for part in attacks]
         if auc:
             whole["areas"] = [asdict(one) for one in areas(attacks)]
+        if verdict:
+            whole["verdict"] = verdict_json(verdict)
         typer.echo(json.dumps(whole, indent=1, default=str))
         return summary
     tables = _tables(run, rows, summary, attacks, auc=auc)
@@ -133,4 +157,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, *, auc: bool) -> "Summa
             if number:
                 console.print()
             show(table, console)
+    if verdict:
+        typer.echo()
+        render(verdict, format_)
     return summary

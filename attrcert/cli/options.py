@@ -12,8 +12,12 @@ from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_RADIUS, DEFAULT_SIGM
 from attrcert.vocabulary import parse_eps, parse_indices, parse_number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attrcert.columns import Column
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
+    from attrcert.reporting.rules import Rule
     from attrcert.running.runs import RunOptions
 
 METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", "Run", "Output"
@@ -347,6 +351,15 @@ class OutputGroup:
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="No progress and no warnings on stderr.", rich_help_panel=OUTPUT)
     ] = False
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help='Judge the rows and exit 1 if this does not hold, e.g. "p95(T_c_deg) <= 30"; repeatable. See `attrcert gate`.',
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         if self.format not in FORMATS:
@@ -360,6 +373,19 @@ class OutputGroup:
     @property
     def format(self) -> str:
         return "json" if self.json_ else self.format_
+
+    def rules(self, columns: "Sequence[Column]") -> "tuple[Rule, ...]":
+        """What is required of rows with these columns; read before anything is computed."""
+        from attrcert.reporting.rules import parse_rule
+        from attrcert.reporting.runfiles import table_of
+        from attrcert.reporting.selections import no_run_has
+
+        rules = tuple(parse_rule(text) for text in self.require or ())
+        for rule in rules:
+            empty = table_of([], columns, "", "the run")
+            if not set(rule.figure.columns) <= set(empty.header):
+                raise no_run_has(rule.figure, [empty])
+        return rules
 
 
 def numbers(text: str | None, name: str) -> tuple[float, ...] | None:

@@ -14,7 +14,8 @@ import typer
 
 from attrcert.cli.console import stderr, talk
 from attrcert.cli.options import OutputGroup
-from attrcert.records import Row, RowFile
+from attrcert.columns import Row
+from attrcert.records import RowFile
 
 if TYPE_CHECKING:
     from attrcert.running.deltas import DeltaFile

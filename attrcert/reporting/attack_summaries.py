@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from attrcert.records import COLUMNS, METRICS, Cell, Row
+from attrcert.columns import COLUMNS, METRICS, Cell, Row
 from attrcert.reporting.summaries import Summary, TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attrcert.records import Cell, Row
+from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries import Statistic
 from attrcert.vocabulary import Guarantee, Status
 

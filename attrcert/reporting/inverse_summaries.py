@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from attrcert.records import Row
+from attrcert.columns import Row
 from attrcert.reporting.cases import CaseSummary, LowStatistic, asked_for, figures, number, summarise_cases
 from attrcert.reporting.summaries import Statistic, Summary, TextTable
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from attrcert.records import Row
+from attrcert.columns import Row
 from attrcert.vocabulary import Guarantee
 
 

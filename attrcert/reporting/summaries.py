@@ -1,13 +1,14 @@
 """The summary of a `bound` run: per eps, what the bounds are on average and in the tail, and what they promise."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from attrcert.records import Cell, Row
+from attrcert.columns import Cell, Row
 from attrcert.vocabulary import Guarantee, Status, round_up
 
 
@@ -238,7 +239,12 @@ def _degrees(value: float | None) -> str:
 
 
 def markdown(table: TextTable) -> str:
-    """The table for a README or an issue."""
-    lines = [f"**{table.title}**", "", *(f"- {fact}" for fact in table.facts), ""]
-    lines += ["| " + " | ".join(row) + " |" for row in (table.header, ("---",) * len(table.header), *table.cells)]
-    return "\n".join([*lines, "", *(f"- {note}" for note in table.notes), ""])
+    """The table for a README, an issue or a step summary; what could be read as markup there is shown as it is."""
+    lines = [f"**{_shown(table.title)}**", "", *(f"- {_shown(fact)}" for fact in table.facts), ""]
+    rows = (table.header, ("---",) * len(table.header), *table.cells)
+    lines += ["| " + " | ".join(_shown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([*lines, "", *(f"- {_shown(note)}" for note in table.notes), ""])
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("\n", "\n  ")

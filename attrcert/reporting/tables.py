@@ -7,6 +7,9 @@ from rich.text import Text
 
 from attrcert.reporting.summaries import TextTable
 
+WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where")  # columns of text; the others hold numbers
+STYLES = {"passed": "green", "failed": "bold red", "error": "bold red", "incomplete": "yellow"}
+
 
 def show(table: TextTable, console: Console) -> None:
     """Title and facts, the grid, the notes."""
@@ -15,10 +18,10 @@ def show(table: TextTable, console: Console) -> None:
         console.print(Text(fact, style="dim"))
     grid = Table(show_edge=False, pad_edge=False, header_style="bold")
     for name in table.header:
-        words = name in ("figure", "guarantee", "attack")
+        words = name in WORDS
         grid.add_column(Text(name), justify="left" if words else "right", no_wrap=True)
     for cells in table.cells:
-        grid.add_row(*(Text(cell) for cell in cells))
+        grid.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
     # a number is never cut, however narrow the terminal
     width = console.width
     console.width = max(width, Measurement.get(console, console.options.update(max_width=1000), grid).maximum)

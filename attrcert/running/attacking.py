@@ -16,11 +16,11 @@ from attrcert.attacks.manipulate import Manipulate
 from attrcert.attacks.random_search import RandomSearch
 from attrcert.attacks.scored import Scored
 from attrcert.certificates.ball import BallSearch
+from attrcert.columns import METRICS as METRIC_COLUMNS
+from attrcert.columns import TRANSFERRED, Cell, Row, transfer_column
 from attrcert.linalg.balls import Ball
 from attrcert.loading.classifier import Classifier
 from attrcert.metrics import METRICS
-from attrcert.records import METRICS as METRIC_COLUMNS
-from attrcert.records import TRANSFERRED, Cell, Row, transfer_column
 from attrcert.running.cells import Bounded, Subject, bound_all
 from attrcert.running.config import AttackConfig
 from attrcert.running.methods import explainer

@@ -15,11 +15,11 @@ from attrcert.certificates.label_dual import LabelDual
 from attrcert.certificates.label_margin import Margins, label_kept, margins
 from attrcert.certificates.proved.bound import ProvedBound
 from attrcert.certificates.taylor_correction import Linearisation, Linearity, linearise
+from attrcert.columns import Cell, Row
 from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
 from attrcert.linalg.balls import Ball
 from attrcert.loading.classifier import Classifier
-from attrcert.records import Cell, Row
 from attrcert.running.config import AttackConfig, BoundConfig
 from attrcert.running.methods import attribution_label, certifiers, explainer, solver
 from attrcert.running.proving import Proving

@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from attrcert.attacks import ATTACKS
+from attrcert.columns import COLUMNS, METRIC_NAMES, Cell, Column, attack_columns
 from attrcert.errors import UsageError
-from attrcert.records import COLUMNS, METRIC_NAMES, Cell, Column, attack_columns
 from attrcert.registry import unknown
 from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_bounding, parse_eps, parse_number
 
@@ -296,11 +296,14 @@ class SmoothConfig(RunConfig):
     def cases(self) -> tuple[dict[str, Cell], ...]:
         if self.task == "bound":
             return tuple({"eps": eps, "radius": r} for r in self.spread for eps in self.eps)
+        thresholds: tuple[dict[str, Cell], ...] = tuple(
+            {"threshold_kind": "cosine", "threshold": T} for T in self.min_cosine
+        )
         if self.task == "min-radius":
-            return tuple({"eps": eps, "threshold": T} for eps in self.eps for T in self.min_cosine)
+            return tuple({"eps": eps, **threshold} for eps in self.eps for threshold in thresholds)
         if self.best:
-            return tuple({"threshold": T} for T in self.min_cosine)
-        return tuple({"radius": r, "threshold": T} for r in self.spread for T in self.min_cosine)
+            return thresholds
+        return tuple({"radius": r, **threshold} for r in self.spread for threshold in thresholds)
 
 
 def _at_least(least: int, config: RunConfig, *names: str) -> None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from attrcert.columns import Cell, Row
 from attrcert.errors import SampleError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
-from attrcert.records import Cell, Row
 from attrcert.running.cells import Subject, explain
 from attrcert.running.config import BoundConfig, RunConfig
 from attrcert.running.methods import attribution_label, torch_dtype

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.records import Cell, Row
+from attrcert.columns import Cell, Row
 from attrcert.running.cells import Bounded, Subject, bound_all
 from attrcert.running.config import MaxEpsConfig
 from attrcert.running.proved_inverting import largest_proved_eps

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from attrcert.certificates.linf_row_sums import check_size
+from attrcert.columns import Cell, Row
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
-from attrcert.records import Cell, Row
 from attrcert.registry import unknown
 from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k
 from attrcert.running.cells import bound_subject

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from attrcert.attributions.bounded import length, make_bounding
 from attrcert.certificates.smoothing import CHUNK, Estimate, clt_length, lower_length, unit_noise
+from attrcert.columns import Cell, Row
 from attrcert.draws import Draws
 from attrcert.geometry.confidence import CONFIDENCES, Projections, pilot_size
 from attrcert.geometry.cosine_bounds import RULES
 from attrcert.geometry.noise_overlap import Gaussian, Noise, UniformBall
 from attrcert.loading.classifier import Classifier
-from attrcert.records import Cell, Row
 from attrcert.running.cells import explained_class
 from attrcert.running.config import SmoothConfig
 from attrcert.running.methods import attribution_label, explainer

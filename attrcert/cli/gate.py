@@ -1,0 +1,201 @@
+"""`attrcert gate`: judge CSVs by rules, for pipelines that must stop."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from attrcert.errors import UsageError
+
+if TYPE_CHECKING:
+    from attrcert.reporting.gates import Gate
+    from attrcert.reporting.verdicts import Verdict
+
+RULES, BASELINE, OUTPUT = "Rules", "Baseline", "Output"
+FORMATS = ("table", "json", "markdown")
+
+
+def gate(
+    files: Annotated[list[Path], typer.Argument(help="CSVs that --out wrote.", show_default=False)],
+    require: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help='What must hold, e.g. "p95(T_c_deg[eps=0.1]) <= 30" or "fraction(status == vacuous) <= 1%"; repeatable.',
+            show_default=False,
+            rich_help_panel=RULES,
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file whose table [gate] has require, max_regression, baseline, waive, allow_mismatch, min_samples "
+            "and max_incomplete; options given beside it add to its lists.",
+            show_default=False,
+            rich_help_panel=RULES,
+        ),
+    ] = None,
+    waive: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INDEX:REASON",
+            help="A sample that no rule counts, and why; told in every output. Repeatable.",
+            show_default=False,
+            rich_help_panel=RULES,
+        ),
+    ] = None,
+    min_samples: Annotated[
+        int | None,
+        typer.Option(
+            help="A rule over fewer samples cannot be judged (exit 2). Default: 1.",
+            show_default=False,
+            rich_help_panel=RULES,
+        ),
+    ] = None,
+    max_incomplete: Annotated[
+        float | None,
+        typer.Option(
+            help="Exit 4 if a larger share of a run's samples has no figure. Default: 0.",
+            show_default=False,
+            rich_help_panel=RULES,
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The CSV of an earlier run of the same command; repeatable, one for each command.",
+            show_default=False,
+            rich_help_panel=BASELINE,
+        ),
+    ] = None,
+    max_regression: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIGURE AMOUNT",
+            help='By how much a figure may be worse than the baseline\'s, e.g. "mean(T_c_deg) 5%" or "p95(T_e) 0.1"; repeatable.',
+            show_default=False,
+            rich_help_panel=BASELINE,
+        ),
+    ] = None,
+    allow_mismatch: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="Compare runs although they differ in this: attribution, norm, eps, data, beta, any key of a manifest's "
+            "identity, or manifest where there is none. Repeatable.",
+            show_default=False,
+            rich_help_panel=BASELINE,
+        ),
+    ] = None,
+    junit: Annotated[
+        Path | None,
+        typer.Option(help="Also write JUnit XML, a test case per rule.", show_default=False, rich_help_panel=OUTPUT),
+    ] = None,
+    format_: Annotated[
+        str, typer.Option("--format", help="Format of stdout: table, json or markdown.", rich_help_panel=OUTPUT)
+    ] = "table",
+    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=OUTPUT)] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="The same as --format markdown.", rich_help_panel=OUTPUT)
+    ] = False,
+    exit_zero: Annotated[
+        bool,
+        typer.Option(
+            "--exit-zero",
+            help="Exit 0 though a rule failed or a run is incomplete; what cannot be judged still exits 2.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
+) -> None:
+    """Judge the CSVs of earlier runs by rules, and exit 1 where one fails.
+
+    A rule is a statistic of a column (mean, median, min, max, std, p95, ...) or of how many rows meet a condition (fraction, count),
+    with a filter in brackets, against a number. It must hold in every case (eps, attack, threshold, radius) of every file that has
+    its columns. Exit codes: 0 all hold, 1 a rule failed, 2 a rule cannot be read or judged, 4 a run is incomplete.
+    Where GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
+    """
+    from attrcert.reporting.gates import judge_files
+
+    shape = _format(format_, json_=json_, markdown=markdown)
+    given: dict[str, Any] = {
+        "require": _demands(require),
+        "max_regression": _demands(max_regression),
+        "baseline": tuple(baseline or ()),
+        "waive": _waivers(waive),
+        "allow_mismatch": tuple(allow_mismatch or ()),
+    }
+    limits = {"min_samples": min_samples, "max_incomplete": max_incomplete}
+    demanded = _merged(config, given, {name: value for name, value in limits.items() if value is not None})
+    verdict = judge_files(files, demanded)
+    _write(verdict, junit)
+    render(verdict, shape)
+    code = verdict.outcome.exit_code
+    raise typer.Exit(0 if exit_zero and code != 2 else code)
+
+
+def _format(format_: str, *, json_: bool, markdown: bool) -> str:
+    if json_ and markdown:
+        raise UsageError("--json and --markdown exclude each other")
+    shape = "json" if json_ else "markdown" if markdown else format_
+    if shape not in FORMATS:
+        raise UsageError(f"--format must be one of {', '.join(FORMATS)}, got {shape!r}")
+    return shape
+
+
+def _demands(texts: list[str] | None) -> tuple[Any, ...]:
+    from attrcert.reporting.gates import Demand
+
+    return tuple(Demand(text) for text in texts or ())
+
+
+def _waivers(texts: list[str] | None) -> tuple[Any, ...]:
+    from attrcert.reporting.verdicts import Waiver
+
+    return tuple(Waiver.parse(text) for text in texts or ())
+
+
+def _merged(config: Path | None, lists: dict[str, Any], limits: dict[str, Any]) -> "Gate":
+    """The command line adds to the configuration's lists, except that its baseline and its numbers come first."""
+    from attrcert.reporting.gates import Gate, read_gate
+
+    read = read_gate(config) if config else {}
+    added = {name: (*read.get(name, ()), *value) for name, value in lists.items()}
+    return Gate(**{**read, **added, "baseline": lists["baseline"] or read.get("baseline", ()), **limits})
+
+
+def _write(verdict: "Verdict", path: Path | None) -> None:
+    """The reports beside stdout."""
+    from attrcert.reporting.verdict_texts import junit, step_summary, verdict_markdown
+
+    if path is not None:
+        _to_file(path, junit(verdict), "w")
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        present = Path(summary).stat().st_size if Path(summary).is_file() else 0
+        _to_file(Path(summary), step_summary(verdict_markdown(verdict) + "\n", present), "a")
+
+
+def _to_file(path: Path, text: str, mode: str) -> None:
+    try:
+        with path.open(mode, encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
+    """The verdict on stdout, or as talk where stdout holds something else."""
+    from attrcert.reporting.verdict_texts import verdict_json, verdict_markdown, verdict_table
+
+    if shape == "json":
+        typer.echo(json.dumps(verdict_json(verdict), indent=1))
+    elif shape == "markdown":
+        typer.echo(verdict_markdown(verdict))
+    else:
+        from rich.console import Console
+
+        from attrcert.reporting.tables import show
+
+        show(verdict_table(verdict), Console(stderr=on_stderr, highlight=False))

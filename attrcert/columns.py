@@ -1,0 +1,277 @@
+"""The columns of rows: what each cell says, which way it gets worse, and what a row without it counts as."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Literal
+
+from attrcert.vocabulary import Guarantee, SolverStatus, Status
+
+ANY_ANGLE, ANY_COSINE = 180.0, -1.0  # degrees, and their cosine: what holds of any two maps
+Cell = str | int | float | bool | None
+Row = Mapping[str, Cell]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of rows. `worse` is the direction in which its figure gets worse, `lacking` what a usable row counts as that has
+    none because nothing bounds it (not where the figure does not apply), `words` all that a text can be.
+    """
+
+    name: str
+    kind: type
+    meaning: str
+    worse: Literal["up", "down"] | None = None
+    lacking: float | None = None
+    words: tuple[str, ...] = ()
+
+
+COMMON = (
+    Column("index", int, "the sample's place in the data set"),
+    Column("label", int, "its label; empty where the data have none"),
+    Column("predicted", int, "the class with the largest logit"),
+    Column("target", int, "the explained class y"),
+    Column(
+        "status",
+        str,
+        "ok, misclassified, vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
+        "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
+        "no iterate kept the label), not-converged, or error:<kind>",
+        words=tuple(Status),
+    ),
+    Column(
+        "guarantee",
+        str,
+        "what the bound promises: proved (T_proved), confidence (but for `failure`) or first-order (T_e holds for the linearised "
+        "attribution only)",
+        words=tuple(Guarantee),
+    ),
+    Column("attribution", str, "the method with its parameters"),
+    Column("norm", str, "of the perturbation: l2, l<p> or linf"),
+    Column("eps", float, "its size, in pixel units"),
+    Column("g_norm", float, "|g(x)|_2"),
+)
+BOUND = (
+    Column(
+        "xi_lower",
+        float,
+        "lower end of the enclosure of xi_max, the top singular value of the Jacobian (l2, lp)",
+        worse="up",
+    ),
+    Column("xi_upper", float, "upper end, with probability 1 - failure over the solver's random start", worse="up"),
+    Column("solver_status", str, "converged, exhausted (whole space: exact), or step-limit", words=tuple(SolverStatus)),
+    Column("steps", int, "Lanczos steps"),
+    Column("residual", float, "relative residual of the singular vector"),
+    Column("T_e", float, "first-order bound of |g(x+delta) - g(x)|_2 over the ball", worse="up", lacking=inf),
+    Column(
+        "T_e_attained",
+        float,
+        "what the linearised attribution reaches at the worst perturbation found: T_e is at most T_e/T_e_attained loose",
+        worse="up",
+    ),
+    Column(
+        "c", float, "measured / linear change at the worst perturbation found, the larger of both signs, at least 1"
+    ),
+    Column(
+        "T_e_corrected",
+        float,
+        "c T_e: first-order with a measured correction, not a certificate",
+        worse="up",
+        lacking=inf,
+    ),
+    Column(
+        "T_e_ball",
+        float,
+        "eps times the largest gain |J(z) w|_2 found in the ball, in an attack also on the way to its points (--ball): corrected",
+        worse="up",
+        lacking=inf,
+    ),
+    Column(
+        "T_proved",
+        float,
+        "bound of |g(x+delta) - g(x)|_2 for every delta of the ball (--proved): proved",
+        worse="up",
+        lacking=inf,
+    ),
+    Column(
+        "angle_proved_deg",
+        float,
+        "the angle that it allows, degrees; empty where vacuous",
+        worse="up",
+        lacking=ANY_ANGLE,
+    ),
+    Column(
+        "proved_method", str, "which proved bound was the smallest: secant or interval", words=("secant", "interval")
+    ),
+    Column(
+        "T_c_deg",
+        float,
+        "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous",
+        worse="up",
+        lacking=ANY_ANGLE,
+    ),
+    Column("T_c_corrected_deg", float, "the same from T_e_corrected", worse="up", lacking=ANY_ANGLE),
+    Column(
+        "linf_method",
+        str,
+        "which upper bound was the smallest: scaled, row-sums or corollary",
+        words=("scaled", "row-sums", "corollary"),
+    ),
+    Column("linf_lower", float, "eps |J s|_2 at the best sign vector found (linf)", worse="up"),
+    Column("T_e_scaled", float, "eps times the scaled bound", worse="up"),
+    Column("T_e_rowsums", float, "eps times the row-sum bound", worse="up"),
+    Column("T_e_corollary", float, "eps sqrt(d) xi_upper", worse="up"),
+    Column(
+        "margin_radius",
+        float,
+        "smallest perturbation, in this norm, that changes the label of the linearised model",
+        worse="down",
+    ),
+    Column("margin_classes", int, "classes looked at for it"),
+    Column(
+        "label_kept",
+        str,
+        "signs of the worst perturbation found that keep the predicted label: both, plus, minus, none",
+        words=("both", "plus", "minus", "none"),
+    ),
+    Column("label_kept_linearised", str, "the same by the linearised model", words=("both", "plus", "minus", "none")),
+    Column(
+        "T_e_label",
+        float,
+        "bound over the perturbations that keep the linearised label; where both signs lose it (may fail twice as often)",
+        worse="up",
+    ),
+    Column(
+        "eta", float, "linearisation error |g(x+delta) - g(x) - J delta|_2 at the worst perturbation found", worse="up"
+    ),
+    Column("eta_random", float, "its mean over random perturbations on the sphere of the ball", worse="up"),
+    Column("completeness_gap", float, "|sum g - (f_y(x) - f_y(baseline))| (integrated gradients)"),
+    Column("failure", float, "probability that xi_upper or the linf bound is too small, per sample"),
+)
+CLOSING = (
+    Column("seconds", float, "the sample's share of its batch's time"),
+    Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone"),
+    Column("message", str, "why a sample could not be used, or what to try where it is infeasible"),
+)
+METRICS = {
+    "euclidean": Column(
+        "T_hat_e",
+        float,
+        "|g(x+delta) - g(x)|_2 at the attack's best perturbation that keeps the label: empirical",
+        worse="up",
+    ),
+    "degrees": Column("T_hat_c_deg", float, "angle between the two maps there, degrees", worse="up"),
+    "cosine": Column("cosine", float, "its cosine", worse="down"),
+    "top-k": Column("top_k", float, "share of the k largest entries by |.| that both maps have", worse="down"),
+    "top-k-mass": Column(
+        "top_k_mass", float, "share of the moved map's mass on the original's k largest entries", worse="down"
+    ),
+    "kendall": Column("kendall", float, "rank correlation tau-b of the maps", worse="down"),
+    "spearman": Column("spearman", float, "rank correlation rho of the maps", worse="down"),
+    "pearson": Column("pearson", float, "correlation of the maps", worse="down"),
+    "mass-centre": Column("mass_centre", float, "pixels between the centres of mass of |.|", worse="up"),
+    "ssim": Column(
+        "ssim", float, "structural similarity of |.|, summed over channels and divided by its maximum", worse="down"
+    ),
+}
+METRIC_NAMES = tuple(METRICS)
+ATTACK = (
+    Column("attack", str, "the attack's name"),
+    Column(
+        "T_sampled",
+        float,
+        "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical",
+        worse="up",
+    ),
+    *METRICS.values(),
+    Column("tightness", float, "T_hat_e / T_e; empty where they speak of different models (--measure-on relu)"),
+    Column("violated", bool, "whether T_hat_e exceeds T_e"),
+    Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected"),
+    Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball"),
+    Column("violated_proved", bool, "whether T_hat_e exceeds T_proved: never, or something is wrong (exit code 1)"),
+    Column(
+        "target_left",
+        float,
+        "with manipulate: squared distance of the map from the target, as a share of that of the original map",
+        worse="down",
+    ),
+    Column("delta_norm", float, "size of the perturbation in this norm"),
+    Column("attack_steps", int, "steps that its start took"),
+)
+INVERSE = (
+    Column(
+        "threshold_kind",
+        str,
+        "deviation, cosine-distance, angle, or cosine (smoothed)",
+        words=("deviation", "cosine-distance", "angle", "cosine"),
+    ),
+    Column("threshold", float, "what must not be exceeded, or the least cosine"),
+    Column("eps_max", float, "largest eps at which the bound keeps the threshold, rounded down", worse="down"),
+)
+SMOOTH = (
+    Column("noise", str, "uniform (in the l2 ball) or gaussian", words=("uniform", "gaussian")),
+    Column("radius", float, "its radius, or sigma"),
+    Column("samples", int, "draws of the noise"),
+    Column("C_hat", float, "length of the mean of the draws: an estimate of |h(x)|, biased upwards", worse="down"),
+    Column("C_lower", float, "lower bound of |h(x)|, with probability 1 - failure", worse="down"),
+    Column("M", float, "bound of |g| by construction"),
+    Column("tau", float, "total variation between the noise at x and at distance eps"),
+    Column(
+        "cosine",
+        float,
+        "least cosine between h(x) and h(x+delta), rounded down; empty where nothing follows",
+        worse="down",
+        lacking=ANY_COSINE,
+    ),
+    Column("angle_deg", float, "the angle that it allows", worse="up", lacking=ANY_ANGLE),
+    Column(
+        "radius_min",
+        float,
+        "smallest radius of the grid at which the threshold was certified (min-radius)",
+        worse="up",
+        lacking=inf,
+    ),
+    Column("radii_tried", str, "the radii tested, and the cosine (--radius best: the eps) certified at each"),
+    Column("rule", str, "tight, tangent, or published (not a certificate)", words=("tight", "tangent", "published")),
+    Column("confidence", str, "how |h(x)| was bounded from below"),
+    Column(
+        "failure",
+        float,
+        "probability that a row claims too much, over the radii that it chose from; with --simultaneous for all samples and radii at once",
+    ),
+)
+COLUMNS: Mapping[str, tuple[Column, ...]] = {
+    "bound": COMMON + BOUND + CLOSING,
+    "attack": COMMON + BOUND + ATTACK + CLOSING,
+    "max-eps": COMMON + INVERSE + BOUND + CLOSING,
+    "smooth": COMMON + INVERSE + SMOOTH + CLOSING,
+}
+
+
+def column_named(name: str, command: str) -> Column | None:
+    """A column that rows of this command can have."""
+    own = (column for column in COLUMNS.get(command, ()) if column.name == name)
+    if found := next(own, None):
+        return found
+    figure = next((figure for figure in TRANSFERRED if name.endswith(f"_{figure}")), None)
+    if command != "attack" or figure is None:
+        return None
+    like = next(column for column in ATTACK if column.name == figure)
+    return replace(like, name=name, meaning=f"{figure} of another attribution at the same perturbation")
+
+
+def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the attributions that it was transferred to."""
+    carried = tuple(
+        Column(transfer_column(name, figure), float, f"{figure} of {name} at the same perturbation")
+        for name in transfer
+        for figure in TRANSFERRED
+    )
+    return COMMON + BOUND + ATTACK + carried + CLOSING
+
+
+TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
+
+
+def transfer_column(attribution: str, figure: str) -> str:
+    return f"{attribution.replace('-', '_')}_{figure}"

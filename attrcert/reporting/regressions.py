@@ -1,0 +1,255 @@
+"""Whether a run is worse than a baseline: the same figure of both, paired by sample, with a bootstrap interval of the difference."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attrcert.errors import UsageError
+from attrcert.reporting.rules import Allowance
+from attrcert.reporting.runfiles import RunTable
+from attrcert.reporting.selections import Selection, applies, no_run_has, select, statistic
+from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, enough, finite
+from attrcert.vocabulary import nearest
+
+RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
+WORK = 10_000_000  # numbers that a bootstrap draws at most; with more samples it draws fewer resamples
+SEED = 0
+MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", "mean", "std", "output", "classes")
+HOW = (
+    "seed",
+    "dtype",
+    "ig_chunk",
+    "metric",
+    "transfer",
+    "save_deltas",
+    "dataset",
+)  # no figure's meaning depends on these
+GROUPS = {  # names for several keys of an identity
+    "attribution": (
+        "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
+        "loss_hessian",
+    ),
+    "norm": ("norm", "p"),
+    "data": ("dataset_sha256", "resize", "crop", "channels", "skip", "limit", "indices"),
+    "beta": ("softplus_beta",),
+}  # fmt: skip
+IMAGES = ("dataset_sha256", "resize", "crop", "channels")  # with these equal, an index means the same image
+MANIFEST = "manifest"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A run and its baseline; `paired` where an index means the same image in both."""
+
+    new: RunTable
+    old: RunTable
+    paired: bool
+
+
+def pair_up(tables: Sequence[RunTable], baselines: Sequence[RunTable], allowed: Collection[str]) -> tuple[Pair, ...]:
+    """Each run with the baseline of the same command. Runs that do not compare are refused, with what differs."""
+    pairs = []
+    for new in tables:
+        like = [old for old in baselines if old.command == new.command]
+        if len(like) > 1:
+            raise UsageError(
+                f"{new.name} has two baselines: {like[0].name} and {like[1].name}", hint="give one of them"
+            )
+        pairs += [Pair(new, old, _comparable(new, old, allowed)) for old in like]
+    if not pairs:
+        commands = ", ".join(f"{table.name} of `{table.command}`" for table in (*tables, *baselines))
+        raise UsageError(f"no baseline is of the command of a run: {commands}")
+    return tuple(pairs)
+
+
+def _comparable(new: RunTable, old: RunTable, allowed: Collection[str]) -> bool:
+    """Whether samples can be paired; raises where the runs differ in what was not allowed to."""
+    if new.manifest is None or old.manifest is None:
+        if MANIFEST in allowed:
+            return False
+        without = new if new.manifest is None else old
+        raise UsageError(
+            f"{without.name} has no manifest, so it is not known whether the runs compare",
+            hint=f"keep {without.name}.json beside it, or --allow-mismatch {MANIFEST}",
+        )
+    ours, theirs = new.manifest["identity"], old.manifest["identity"]
+    differing = _differing(ours, theirs)
+    _check_known(allowed, {*ours, *theirs})
+    refused = {key: texts for key, texts in differing.items() if key not in allowed}
+    if refused:
+        raise UsageError(
+            f"{new.name} and {old.name} do not compare: "
+            + "; ".join(text for texts in refused.values() for text in texts),
+            hint="compute one of them again, or " + " ".join(f"--allow-mismatch {key}" for key in refused),
+        )
+    return all(ours.get(key) == theirs.get(key) for key in _images(ours, theirs))
+
+
+def _images(*identities: Mapping[str, Any]) -> tuple[str, ...]:
+    """The keys that tell which image an index means; the data's name where nothing was hashed."""
+    hashed = all(identity.get("dataset_sha256") for identity in identities)
+    return IMAGES if hashed else (*IMAGES, "dataset")
+
+
+def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What differs, by the name under which it can be allowed."""
+    names = {key: group for group, keys in GROUPS.items() for key in keys}
+    names |= {"dataset": "data"} if "dataset" in _images(ours, theirs) else {}
+    found: dict[str, list[str]] = {}
+    for key in dict.fromkeys((*ours, *theirs)):
+        if key in MODEL or (key in HOW and key not in names) or ours.get(key) == theirs.get(key):
+            continue
+        text = f"{key} is {_brief(ours.get(key))} and was {_brief(theirs.get(key))}"
+        found.setdefault(names.get(key, key), []).append(text)
+    return found
+
+
+def _brief(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _check_known(allowed: Collection[str], keys: Collection[str]) -> None:
+    known = {*keys, *GROUPS, MANIFEST}
+    for key in allowed:
+        if key not in known:
+            near = nearest(key, known)
+            raise UsageError(
+                f"--allow-mismatch must name what a manifest's identity holds, got {key!r}",
+                hint=f"did you mean {near!r}?" if near else f"one of {', '.join(sorted(known))}",
+            )
+
+
+def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozenset[int], min_samples: int) -> Judgement:
+    """The figure has not become worse than the baseline's by more than was allowed, in any case that both runs have."""
+    figure = allowance.figure
+    having = [pair for pair in pairs if applies(figure, pair.new) and applies(figure, pair.old)]
+    if not having:
+        raise no_run_has(figure, [table for pair in pairs for table in (pair.new, pair.old)])
+    observations = []
+    for pair in having:
+        old = {one.case: one for one in select(figure, pair.old, waived)}
+        matched = [(one, old[one.case]) for one in select(figure, pair.new, waived) if one.case in old]
+        if not matched:
+            raise figure.error(f"{pair.new.name} and {pair.old.name} have no case in common", figure.place)
+        for new, before in matched:
+            enough(new, min_samples, figure.error)
+            observations.append(_observed(allowance, _sign(allowance, pair.new), new, before, paired=pair.paired))
+    outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
+    return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations))
+
+
+def _sign(allowance: Allowance, table: RunTable) -> int:
+    """1 where more is worse, -1 where less is."""
+    if allowance.sign:
+        return allowance.sign
+    figure = allowance.figure
+    column = table.column(figure.column) if figure.column and figure.statistic != "std" else None
+    if column is None or column.worse is None:
+        raise figure.error(
+            f"it is not known which way {figure.text} gets worse",
+            figure.place,
+            "give a sign: +5% for at most 5% more, -5% for at most 5% less",
+        )
+    return 1 if column.worse == "up" else -1
+
+
+def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, *, paired: bool) -> Observation:
+    """By how much it is worse; the verdict is the estimate's, the interval says how much of it the choice of samples could be."""
+    figure = allowance.figure
+    here, there = _common(new, old) if paired else (new, old)
+    if not len(here):
+        raise figure.error(f"{new.run} and {old.run} have no sample in common", figure.place)
+    now, before = (float(statistic(figure, side.values)) for side in (here, there))
+    difference = float(_difference(now, before, relative=allowance.relative))
+    if np.isnan(difference):
+        raise figure.error(
+            f"{figure.text} is {now:g} and was {before:g}, of which there is no difference",
+            figure.place,
+            "leave out the samples without a bound: [status != vacuous]",
+        )
+    low, high = _interval(allowance, here, there, paired=paired)
+    return Observation(
+        run=new.run,
+        case=new.case,
+        observed=f"{before:.4g} to {now:.4g}: {_text(difference, allowance)}{_range((low, high), allowance)}",
+        passed=sign * difference <= allowance.amount,
+        samples=len(here),
+        notes=tuple(_notes(max(len(new), len(old)) - len(here), paired=paired)),
+        worst=_moved(here, there, sign) if paired else (),
+        figures={
+            "observed": finite(difference),
+            "limit": sign * allowance.amount,
+            "now": finite(now),
+            "baseline": finite(before),
+            "low": finite(low),
+            "high": finite(high),
+        },
+    )
+
+
+def _text(difference: float, allowance: Allowance) -> str:
+    return f"{difference:+.1%}" if allowance.relative else f"{difference:+.4g}"
+
+
+def _range(interval: tuple[float, float], allowance: Allowance) -> str:
+    if not np.isfinite(interval).all():
+        return ""
+    return f" [{', '.join(_text(end, allowance) for end in interval)}]"
+
+
+def _notes(alone: int, *, paired: bool) -> Iterable[str]:
+    if not paired:
+        yield "not paired by sample, since the runs are not known to have the same images"
+    elif alone:
+        yield f"{alone} samples are in one run only, or have no figure in the other"
+
+
+def _common(new: Selection, old: Selection) -> tuple[Selection, Selection]:
+    """The samples that both have, in one order."""
+    places = {index: place for place, index in enumerate(old.indices)}
+    both = [(place, places[index]) for place, index in enumerate(new.indices) if index in places]
+    return _picked(new, [a for a, _ in both]), _picked(old, [b for _, b in both])
+
+
+def _picked(one: Selection, places: list[int]) -> Selection:
+    return Selection(
+        one.run, one.case, tuple(one.indices[p] for p in places), one.values[places], one.lacking, one.left_out
+    )
+
+
+def _difference(now: Any, before: Any, *, relative: bool) -> Any:
+    """Absolute, or as a share of the baseline's size; no change of nothing is 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        difference = np.subtract(now, before)
+        return np.where(difference == 0, 0.0, difference / np.abs(before)) if relative else difference
+
+
+def _interval(allowance: Allowance, new: Selection, old: Selection, *, paired: bool) -> tuple[float, float]:
+    """Percentile bootstrap over samples; both runs draw the same samples where they are paired."""
+    rng = np.random.default_rng(SEED)
+    resamples = max(FEWEST, min(RESAMPLES, WORK // max(len(new), len(old))))
+    differences = []
+    for _ in range(resamples):
+        a = rng.integers(len(new), size=len(new))
+        b = a if paired else rng.integers(len(old), size=len(old))
+        now, before = statistic(allowance.figure, new.values[a]), statistic(allowance.figure, old.values[b])
+        differences.append(float(_difference(now, before, relative=allowance.relative)))
+    if not np.isfinite(differences).all():
+        return float("nan"), float("nan")
+    low, high = np.quantile(differences, [(1 - COVERED) / 2, (1 + COVERED) / 2])
+    return float(low), float(high)
+
+
+def _moved(new: Selection, old: Selection, sign: int) -> tuple[tuple[int, str], ...]:
+    """The samples that got worse the most."""
+    with np.errstate(invalid="ignore"):
+        change = np.nan_to_num(sign * (new.values - old.values), nan=0.0)
+    order = np.argsort(-change, kind="stable")[:WORST]
+    return tuple(
+        (new.indices[place], f"{old.values[place]:.6g} to {new.values[place]:.6g}")
+        for place in order
+        if change[place] > 0
+    )

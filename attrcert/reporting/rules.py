@@ -1,0 +1,295 @@
+"""Rules of a gate as text: `p95(T_c_deg[eps=0.1]) <= 30`. A parser whose errors say where.
+
+Grammar:
+    rule       := figure comparator number
+    allowance  := figure [+|-] number [%]
+    figure     := (mean | median | min | max | std | p<0..100>) ( column [filter] )
+                | (fraction | count) ( condition [filter] )
+    condition  := all { or all } ; all := term { and term } ; term := column | comparison
+    filter     := [ comparison { , comparison } ]
+    comparison := column comparator value
+A number may be a fraction such as 8/255 or end in %; a value may be a word, quoted where it has blanks or commas.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import TypeVar
+
+from attrcert.errors import UsageError
+from attrcert.vocabulary import nearest
+
+NUMERIC = ("mean", "median", "min", "max", "std")
+COUNTING = ("fraction", "count")
+COMPARATORS = ("<=", ">=", "==", "!=", "<", ">", "=")
+THRESHOLDS = {  # names of options that rows write as threshold_kind and threshold
+    "min_cosine": "cosine",
+    "max_angle": "angle",
+    "max_deviation": "deviation",
+    "max_cosine_distance": "cosine-distance",
+}
+T = TypeVar("T")
+_TOKENS = re.compile(
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?%?)"
+    r"|(?P<text>\"[^\"]*\"|'[^']*')"
+    r"|(?P<word>[A-Za-z_][\w.:+-]*)"
+    r"|(?P<sign><=|>=|==|!=|[<>=()\[\],])",
+    re.ASCII,
+)
+
+
+class RuleError(UsageError):
+    """A rule cannot be read, or cannot be judged on the rows that there are."""
+
+
+def rule_error(rule: str, what: str, place: int, hint: str) -> RuleError:
+    """With the rule and a mark below the place."""
+    return RuleError(f"{what}, at character {place + 1} of the rule:\n  {rule}\n  {' ' * place}^", hint=hint)
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a cell is compared with: a number where it reads as one, and its text."""
+
+    text: str
+    number: float | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A column against a value; without a comparator the column itself, which must be true or false."""
+
+    column: str
+    comparator: str
+    value: Value | None
+    place: int
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A statistic over rows: of a column, or of how many rows meet a condition (any of: all of)."""
+
+    statistic: str
+    column: str | None
+    condition: tuple[tuple[Comparison, ...], ...]
+    filters: tuple[Comparison, ...]
+    text: str
+    rule: str
+    place: int  # of what it is a statistic of
+
+    def error(self, what: str, place: int, hint: str = "") -> RuleError:
+        return rule_error(self.rule, what, place, hint)
+
+    @property
+    def percent(self) -> float | None:
+        """The NN of pNN."""
+        return None if self.statistic in NUMERIC + COUNTING else float(self.statistic[1:])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that are needed to compute it."""
+        return tuple(dict.fromkeys([*([self.column] if self.column else []), *(term.column for term in self.terms)]))
+
+    @property
+    def terms(self) -> tuple[Comparison, ...]:
+        """All comparisons, of the filter and of the condition."""
+        return (*self.filters, *(term for part in self.condition for term in part))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must hold of a figure, with a name and a reason for the reports."""
+
+    figure: Figure
+    comparator: str
+    limit: float
+    demand: str
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """By how much a figure may get worse than the baseline's: absolute or relative, upwards (+1), downwards (-1) or as its column
+    says (0).
+    """
+
+    figure: Figure
+    amount: float
+    relative: bool
+    sign: int
+    demand: str
+    name: str = ""
+    reason: str = ""
+
+
+def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
+    reader = _Reader(text)
+    figure = reader.figure()
+    comparator = reader.comparator(f"after {figure.text}")
+    limit = reader.limit()
+    reader.end()
+    return Rule(figure, comparator, limit, text, name or text, reason)
+
+
+def parse_allowance(text: str, *, name: str = "", reason: str = "") -> Allowance:
+    """`mean(T_c_deg) 5%`, or with a sign where no direction is worse by itself: `fraction(label_kept == "none") +0.01`."""
+    reader = _Reader(text)
+    figure = reader.figure()
+    token, amount = reader.peek, reader.limit()
+    reader.end()
+    sign = {"+": 1, "-": -1}.get(token.text[0], 0)
+    demand = f"no worse: {text}"
+    return Allowance(figure, abs(amount), token.text.endswith("%"), sign, demand, name or demand, reason)
+
+
+@dataclass(frozen=True)
+class _Token:
+    kind: str
+    text: str
+    place: int
+
+
+class _Reader:
+    """Recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.place = re.sub(r"\s", " ", text), 0
+        self.tokens = list(self._tokens())
+
+    def _tokens(self) -> "list[_Token]":
+        found, place = [], 0
+        while place < len(self.text):
+            if self.text[place] == " ":
+                place += 1
+                continue
+            match = _TOKENS.match(self.text, place)
+            if match is None:
+                raise self.error(f"{self.text[place]!r} has no meaning here", place)
+            found.append(_Token(str(match.lastgroup), match.group(), place))
+            place = match.end()
+        return [*found, _Token("end", "", len(self.text))]
+
+    def error(self, what: str, place: int, hint: str = "") -> RuleError:
+        return rule_error(self.text, what, place, hint)
+
+    @property
+    def peek(self) -> _Token:
+        return self.tokens[self.place]
+
+    def take(self) -> _Token:
+        token = self.peek
+        self.place = min(self.place + 1, len(self.tokens) - 1)
+        return token
+
+    def expect(self, text: str, after: str) -> None:
+        token = self.take()
+        if token.text != text or token.kind != "sign":
+            raise self.error(f"expected {text!r} {after}, got {token.text or 'the end'!r}", token.place)
+
+    def end(self) -> None:
+        if self.peek.kind != "end":
+            raise self.error(f"expected the end, got {self.peek.text!r}", self.peek.place)
+
+    def figure(self) -> Figure:
+        start = self.take()
+        statistic = start.text
+        if start.kind != "word" or not (statistic in NUMERIC + COUNTING or _is_percentile(statistic)):
+            raise self._no_statistic(start)
+        self.expect("(", f"after {statistic}")
+        column, place = None, self.peek.place
+        condition: tuple[tuple[Comparison, ...], ...] = ()
+        if statistic in COUNTING:
+            condition = self.separated("or", self.conjunction)
+        else:
+            column = self.column().text
+        filters: tuple[Comparison, ...] = ()
+        if self.peek.text == "[":
+            self.take()
+            filters = tuple(part for parts in self.separated(",", self.filter) for part in parts)
+            self.expect("]", "after the filter")
+        self.expect(")", f"to close {statistic}(")
+        closing = self.tokens[self.place - 1]
+        text = self.text[start.place : closing.place + 1]
+        return Figure(statistic, column, condition, filters, text, self.text, place)
+
+    def _no_statistic(self, start: _Token) -> RuleError:
+        known = (*NUMERIC, "p95", *COUNTING)
+        near = nearest(start.text, known)
+        return self.error(
+            f"expected a statistic ({', '.join((*NUMERIC, 'pNN', *COUNTING))}), got {start.text or 'the end'!r}",
+            start.place,
+            f"did you mean {near!r}?" if near else "e.g. p95(T_c_deg) <= 30",
+        )
+
+    def separated(self, separator: str, item: Callable[[], T]) -> tuple[T, ...]:
+        items = [item()]
+        while self.peek.text == separator:
+            self.take()
+            items.append(item())
+        return tuple(items)
+
+    def conjunction(self) -> tuple[Comparison, ...]:
+        return self.separated("and", self.term)
+
+    def term(self) -> Comparison:
+        column = self.column()
+        if self.peek.text not in COMPARATORS:
+            return Comparison(column.text, "", None, column.place)
+        return self._compared(column)
+
+    def filter(self) -> tuple[Comparison, ...]:
+        """One comparison, or the two that an option's name such as min_cosine stands for."""
+        one = self._compared(self.column())
+        if one.column not in THRESHOLDS:
+            return (one,)
+        kind = Comparison("threshold_kind", "==", Value(THRESHOLDS[one.column], None), one.place)
+        return kind, replace(one, column="threshold")
+
+    def _compared(self, column: _Token) -> Comparison:
+        comparator = self.comparator(f"after {column.text}")
+        token = self.take()
+        if token.kind == "number":
+            return Comparison(column.text, comparator, Value(token.text, self._number(token)), column.place)
+        if token.kind not in ("word", "text"):
+            raise self.error(f"expected a number or a word, got {token.text or 'the end'!r}", token.place)
+        word = token.text[1:-1] if token.kind == "text" else token.text
+        return Comparison(column.text, comparator, Value(word, None), column.place)
+
+    def column(self) -> _Token:
+        token = self.take()
+        if token.kind != "word":
+            raise self.error(f"expected a column's name, got {token.text or 'the end'!r}", token.place)
+        return token
+
+    def comparator(self, where: str) -> str:
+        token = self.take()
+        if token.text not in COMPARATORS:
+            raise self.error(
+                f"expected one of {' '.join(COMPARATORS)} {where}, got {token.text or 'the end'!r}", token.place
+            )
+        return "==" if token.text == "=" else token.text
+
+    def limit(self) -> float:
+        token = self.take()
+        if token.kind != "number":
+            raise self.error(f"expected a number, got {token.text or 'the end'!r}", token.place)
+        return self._number(token)
+
+    def _number(self, token: _Token) -> float:
+        text, percent = token.text.rstrip("%"), token.text.endswith("%")
+        numerator, _, denominator = text.partition("/")
+        try:
+            value = float(Fraction(text)) if not set("eE.") & set(text) else float(numerator) / float(denominator or 1)
+        except (OverflowError, ZeroDivisionError):
+            value = math.inf
+        if not math.isfinite(value):
+            raise self.error(f"expected a finite number, got {token.text!r}", token.place)
+        return value / 100 if percent else value
+
+
+def _is_percentile(word: str) -> bool:
+    match = re.fullmatch(r"p(\d+(?:\.\d+)?)", word, re.ASCII)
+    return match is not None and 0 <= float(match.group(1)) <= 100

@@ -1,0 +1,217 @@
+"""The rows of a run by column, read from its CSV, and the manifest beside it."""
+
+import csv
+import json
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, TextIO
+
+from attrcert.columns import COLUMNS, Cell, Column, Row, column_named
+from attrcert.errors import UsageError
+from attrcert.records import parse
+
+CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
+ALWAYS = ("index", "status", *CASE, "radii_tried")
+INCOMPLETE = ("running", "interrupted", "failed")  # states of a manifest
+MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
+Case = tuple[tuple[str, Cell], ...]
+
+
+@dataclass(frozen=True)
+class RunTable:
+    """Of one run: the columns that there are, the cells of those that were asked for, and what its manifest says."""
+
+    name: str
+    command: str
+    header: tuple[str, ...]
+    cells: Mapping[str, Sequence[Cell]]
+    manifest: Mapping[str, Any] | None = None
+    torn: bool = False
+
+    def __len__(self) -> int:
+        return len(self.cells["index"])
+
+    def column(self, name: str) -> Column | None:
+        """What is known of a column of these rows."""
+        if name not in self.header:
+            return None
+        return column_named(name, self.command) or Column(name, _kind(self.cells.get(name, ())), "")
+
+    @cached_property
+    def failed(self) -> Sequence[bool]:
+        """Which rows have no figures."""
+        return [str(status).startswith("error:") for status in self.cells["status"]]
+
+    @cached_property
+    def cases(self) -> Mapping[Case, Sequence[int]]:
+        """The places of the rows of each case, in the order in which the cases came."""
+        chosen = any(cell is not None for cell in self.cells.get("radii_tried", ()))  # then a radius is a result
+        names = [name for name in CASE if name in self.cells and not (name == "radius" and chosen)]
+        groups: dict[tuple[Cell, ...], list[int]] = {}
+        for place, key in enumerate(zip(*(self.cells[name] for name in names), strict=True)):
+            groups.setdefault(key, []).append(place)
+        return {tuple(zip(names, key, strict=True)): places for key, places in groups.items()}
+
+    @property
+    def unfinished(self) -> str | None:
+        """Why the run is not whole, if it is not."""
+        state = (self.manifest or {}).get("state")
+        if state in INCOMPLETE:
+            return f"its manifest says {state!r}"
+        return "its last line is torn" if self.torn else None
+
+
+def table_of(rows: Sequence[Row], columns: Sequence[Column], command: str, name: str) -> RunTable:
+    """Rows that were just computed."""
+    names = tuple(column.name for column in columns)
+    return RunTable(name, command, names, {name: [row.get(name) for row in rows] for name in names})
+
+
+def read_table(path: Path, wanted: Collection[str] | None = None) -> RunTable:
+    """The columns `wanted`, or all, of a CSV; a torn last line is left out and told."""
+    manifest = read_manifest(path)
+    try:
+        with path.open(newline="", encoding="utf-8") as stream:
+            lines = _Lines(stream)
+            header, texts, wrong = _columns(csv.reader(lines), wanted, path)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UsageError(f"{path} is not a CSV: {error}") from error
+    torn = lines.torn
+    if wrong and not torn:
+        raise UsageError(wrong, hint="mend or compute the file again")
+    command = _command(header, manifest)
+    cells = {name: _parsed(column[: len(column) - torn], name, command, path) for name, column in texts.items()}
+    table = RunTable(str(path), command, header, cells, manifest, torn)
+    _check_unique(table, path)
+    return table
+
+
+def read_manifest(path: Path) -> Mapping[str, Any] | None:
+    """What lies beside the CSV, or None where nothing does."""
+    beside = path.with_name(path.name + ".json")
+    try:
+        manifest = json.loads(beside.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise UsageError(f"the manifest {beside} cannot be read: {error}", hint="delete it, or restore it") from error
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("identity"), dict):
+        raise UsageError(f"{beside} is not a manifest that attrcert wrote", hint="delete it, or restore it")
+    return manifest
+
+
+class _Lines:
+    """The lines of a file, remembering whether the last one is whole: ended, and outside quotes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._quotes, self._last = stream, 0, "\n"
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self._stream:
+            self._quotes += line.count('"')
+            self._last = line
+            yield line
+
+    @property
+    def torn(self) -> bool:
+        return not self._last.endswith("\n") or self._quotes % 2 == 1
+
+
+def _columns(
+    reader: Iterator[list[str]], wanted: Collection[str] | None, path: Path
+) -> tuple[tuple[str, ...], dict[str, list[str]], str]:
+    """The header, the texts of the columns that were asked for, and what is wrong with the last line."""
+    header = tuple(next(iter(reader), ()))
+    if not {"index", "status"} <= set(header):
+        raise UsageError(
+            f"{path} must be a CSV with the columns index and status, as --out writes, got "
+            + (", ".join(header[:5]) or "an empty file")
+        )
+    names = [name for name in header if wanted is None or name in wanted or name in ALWAYS]
+    pick = itemgetter(*(header.index(name) for name in names))
+    kept: list[tuple[str, ...]] = []
+    wrong = ""
+    for number, line in enumerate(reader, 2):
+        if wrong:
+            raise UsageError(wrong, hint="mend or compute the file again")
+        if len(line) == len(header):
+            kept.append(pick(line))
+        elif line:  # the last line may be torn, and then it does not matter
+            kept.append(("",) * len(names))
+            wrong = f"row {number} of {path} has {len(line)} cells, and the header {len(header)}"
+    columns = list(map(list, zip(*kept, strict=True))) if kept else [[] for _ in names]
+    return header, dict(zip(names, columns, strict=True)), wrong
+
+
+def _command(header: Sequence[str], manifest: Mapping[str, Any] | None) -> str:
+    told = (manifest or {}).get("command")
+    if told in COLUMNS:
+        return str(told)
+    return next((command for command, mark in MARKS.items() if mark in header), "bound")
+
+
+def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[Cell]:
+    column = column_named(name, command)
+    kind = column.kind if column else _kind(texts)
+    if kind is str:
+        words: dict[str, str] = {}
+        return [words.setdefault(text, text) or None for text in texts]
+    found: list[Cell] = []
+    for number, text in enumerate(texts, 2):
+        try:
+            cell = parse(text, kind)
+        except (ValueError, KeyError):
+            cell = math.nan
+        if isinstance(cell, float) and not math.isfinite(cell):
+            raise UsageError(
+                f"row {number} of {path}: {name} must be {_WORDS[kind]} or empty, got {text!r}",
+                hint="mend or compute the file again: a figure that is not a number judges nothing",
+            )
+        found.append(cell)
+    return found
+
+
+_WORDS = {int: "a whole number", float: "a finite number", bool: "True or False"}
+
+
+def _kind(cells: Iterable[Cell]) -> type:
+    """Of a column that this version does not write: numbers where all its cells are."""
+    try:
+        numbers = [float(cell) for cell in cells if cell not in ("", None)]
+    except ValueError:
+        return str
+    return float if numbers else str
+
+
+def _check_unique(table: RunTable, path: Path) -> None:
+    index = table.cells["index"]
+    for case, places in table.cases.items():
+        seen: set[Cell] = set()
+        for place in places:
+            if index[place] is None:
+                raise UsageError(f"row {place + 2} of {path} has no index")
+            if index[place] in seen:
+                raise UsageError(
+                    f"{path} has two rows for sample {index[place]} at {case_text(case) or 'the same case'}",
+                    hint="is it two runs one after the other? give two files",
+                )
+            seen.add(index[place])
+
+
+def case_text(case: Case) -> str:
+    """What tells a case from the others of its run: eps 0.1, attack top-k."""
+    told = dict(case)
+    words = [f"{name} {_short(told[name])}" for name in ("eps", "attack", "radius") if told.get(name) is not None]
+    if told.get("threshold") is not None:
+        words.append(f"{told.get('threshold_kind') or 'threshold'} {_short(told['threshold'])}")
+    return ", ".join(words)
+
+
+def _short(cell: Cell) -> str:
+    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)

@@ -1,0 +1,260 @@
+"""What a rule's figure is over a run's rows: case by case, and never over rows that say nothing."""
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attrcert.columns import Cell, Column
+from attrcert.reporting.rules import Comparison, Figure, RuleError
+from attrcert.reporting.runfiles import CASE, RunTable, case_text
+from attrcert.vocabulary import nearest, some
+
+SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of one case that a figure speaks of: their samples and numbers (1 and 0 of a condition).
+
+    `lacking` of them have no such figure because nothing bounds it, and count as the worst there is; `left_out` more have none
+    because it does not apply to them.
+    """
+
+    run: str
+    case: str
+    indices: tuple[int, ...]
+    values: np.ndarray
+    lacking: int
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def statistic(figure: Figure, values: np.ndarray) -> np.ndarray:
+    """Along the last axis. pNN is the smallest value that NN per cent of the rows do not exceed: no value is made up between two."""
+    if figure.percent is not None:
+        n = values.shape[-1]
+        place = max(0, math.ceil(figure.percent * n / 100 - SAME) - 1)
+        return np.partition(values, place, axis=-1)[..., place]
+    return np.asarray(_STATISTICS[figure.statistic](values, axis=-1))
+
+
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "min": np.min,
+    "max": np.max,
+    "std": np.std,
+    "fraction": np.mean,
+    "count": np.sum,
+}
+
+
+def applies(figure: Figure, table: RunTable) -> bool:
+    """Whether the run has all columns that the figure names, and a case that its filter admits."""
+    if not set(figure.columns) <= set(table.header):
+        return False
+    filters = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
+    return not filters or any(all(keep(places[0]) for keep in filters) for places in table.cases.values())
+
+
+def select(figure: Figure, table: RunTable, waived: frozenset[int]) -> tuple[Selection, ...]:
+    """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
+    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
+    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in CASE]
+    value = _value(figure, table)
+    found = []
+    for case, places in table.cases.items():
+        if not all(keep(places[0]) for keep in of_case):
+            continue
+        rows = [p for p in places if table.cells["index"][p] not in waived and all(keep(p) for keep in of_row)]
+        found.append(_selection(figure, table, case_text(case), rows, value))
+    if not found:
+        raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
+    return tuple(found)
+
+
+def _selection(
+    figure: Figure, table: RunTable, case: str, rows: Sequence[int], value: Callable[[int], float | None]
+) -> Selection:
+    where = f"{table.name}{f' at {case}' if case else ''}"
+    if not rows:
+        raise figure.error(f"no row of {where} is selected", figure.place, "a rule about nothing must not pass")
+    for name in _measured(figure):
+        if all(table.cells[name][place] is None for place in rows):
+            raise figure.error(
+                f"all {len(rows)} cells of {name} are empty in {where}",
+                figure.place,
+                "was it asked for in the run? where nothing is bounded, count: fraction(status == vacuous)",
+            )
+    numbers = [(place, number) for place in rows if (number := value(place)) is not None]
+    if not numbers:
+        raise figure.error(f"{figure.text} applies to no row of {where}", figure.place)
+    return Selection(
+        table.name,
+        case,
+        tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
+        np.array([number for _, number in numbers], dtype=np.float64),
+        sum(any(table.cells[name][place] is None for name in _measured(figure)) for place, _ in numbers),
+        len(rows) - len(numbers),
+    )
+
+
+def _measured(figure: Figure) -> tuple[str, ...]:
+    """The columns that a figure's numbers come from."""
+    if figure.column is not None:
+        return (figure.column,)
+    return tuple(dict.fromkeys(term.column for part in figure.condition for term in part))
+
+
+def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
+    """The number that a row gives: its cell, or 1 or 0; None where the figure does not apply."""
+    if figure.column is None:
+        return _met(figure, table)
+    column = _known(figure, figure.column, figure.place, table)
+    if column.kind not in (int, float):
+        raise figure.error(
+            f"{figure.statistic} needs a column of numbers, and {column.name} holds {_KINDS[column.kind]}",
+            figure.place,
+            f"fraction({column.name}{'' if column.kind is bool else ' == ...'}) counts rows",
+        )
+    return _numbers(column, table)
+
+
+def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
+    """Whether a row meets the figure's condition."""
+    terms = [[_compiled(figure, term, table) for term in part] for part in figure.condition]
+    columns = [_known(figure, name, figure.place, table) for name in _measured(figure)]
+
+    def missing(place: int) -> bool:
+        """Whether a cell is empty that does not count as the worst."""
+        empty = (column for column in columns if table.cells[column.name][place] is None)
+        return any(column.lacking is None or table.failed[place] for column in empty)
+
+    def met(place: int) -> float | None:
+        return None if missing(place) else float(any(all(holds(place) for holds in part) for part in terms))
+
+    return met
+
+
+def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
+    cells, failed = table.cells[column.name], table.failed
+
+    def number(place: int) -> float | None:
+        cell = cells[place]
+        if cell is None:
+            return None if failed[place] else column.lacking
+        return float(cell)
+
+    return number
+
+
+def _known(figure: Figure, name: str, place: int, table: RunTable) -> Column:
+    column = table.column(name)
+    if column is None:
+        near = nearest(name, table.header)
+        raise figure.error(
+            f"{table.name} has no column {name!r}",
+            place,
+            f"did you mean {near!r}?" if near else f"its columns are {', '.join(table.header)}",
+        )
+    return column
+
+
+_KINDS = {str: "text", bool: "true or false", int: "numbers", float: "numbers"}
+
+
+def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
+    """Whether a row meets a comparison. What could never be met for a misspelt word is refused."""
+    column = _known(figure, term.column, term.place, table)
+    cells = table.cells[column.name]
+    if term.value is None:
+        if column.kind is not bool:
+            raise figure.error(
+                f"{column.name} holds {_KINDS[column.kind]}: compare it with something",
+                term.place,
+                f"e.g. {column.name} == ...",
+            )
+        return lambda place: cells[place] is True
+    compare, value = COMPARE[term.comparator], term.value
+    if column.kind in (int, float):
+        if value.number is None:
+            raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
+        limit, number = value.number, _numbers(column, table)
+        return lambda place: _meets(number(place), term.comparator, limit)
+    if term.comparator not in ("==", "!="):
+        raise figure.error(f"{column.name} holds {_KINDS[column.kind]}: compare it by == or !=", term.place)
+    word: Cell = _flag(figure, term, value.text) if column.kind is bool else _word(figure, term, column, table)
+    return lambda place: cells[place] is not None and compare(cells[place], word)
+
+
+def _meets(number: float | None, comparator: str, limit: float) -> bool:
+    if number is None:
+        return False
+    same = math.isclose(number, limit, rel_tol=SAME)
+    if comparator in ("==", "!="):
+        return same if comparator == "==" else not same
+    return COMPARE[comparator](number, limit)
+
+
+def _flag(figure: Figure, term: Comparison, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise figure.error(f"{term.column} is true or false, got {text!r}", term.place)
+    return text.lower() == "true"
+
+
+def _word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> str:
+    """A text that the column can hold: of its known words, or one that occurs."""
+    assert term.value is not None
+    text = term.value.text
+    present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
+    allowed = {*column.words, *present}
+    if text in allowed or (column.name == "status" and text.startswith("error:")):
+        return text
+    near = nearest(text, allowed)
+    raise figure.error(
+        f"no row of {table.name} has {column.name} {text!r}"
+        + (f", which is one of {', '.join(column.words)}" if column.words else ""),
+        term.place,
+        f"did you mean {near!r}?" if near else f"there are: {some(present)}" if present else "the column is empty",
+    )
+
+
+def _present(figure: Figure, table: RunTable) -> str:
+    """What the filtered columns hold, for somebody whose filter admits nothing."""
+    parts = []
+    for name in dict.fromkeys(term.column for term in figure.filters):
+        held = dict.fromkeys(str(cell) for cell in table.cells[name] if cell is not None)
+        parts.append(f"{name} is {some(held)}" if held else f"{name} is empty")
+    return "; ".join(parts)
+
+
+def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
+    """The error of a figure that none of the runs can give."""
+    for name in figure.columns:
+        if not any(name in table.header for table in tables):
+            columns = {column for table in tables for column in table.header}
+            place = next((term.place for term in figure.terms if term.column == name), figure.place)
+            near = nearest(name, columns)
+            return figure.error(
+                f"no file has a column {name!r}",
+                place,
+                f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}",
+            )
+    having = next((table for table in tables if set(figure.columns) <= set(table.header)), None)
+    if having is None:
+        return figure.error(f"no file has all of {', '.join(figure.columns)}", figure.place)
+    return figure.error("no row is selected", figure.place, _present(figure, having))
