@@ -132,6 +132,11 @@ class Whole:
         return self.deltas[f"index={row['index']}/eps={float(row['eps'])!r}/attack={row['attack']}"]
 
 
+def perturbations(path: Path) -> dict[str, Tensor]:
+    """What --save-deltas kept, without the maps and inputs beside them."""
+    return {name: tensor for name, tensor in load_file(path).items() if "attack=" in name.split("/")[-1]}
+
+
 EPS = (0.25, 1.0)
 
 
@@ -293,8 +298,17 @@ def test_the_sampled_figure_is_the_largest_draw_whatever_chooses_the_best_iterat
 
 def test_saved_perturbations_are_keyed_by_index_eps_and_attack_and_have_the_images_shape(whole):
     cases = {f"index={i}/eps={eps!r}/attack={name}" for i in (0, 1, 2, 7) for eps in EPS for name in ATTACK_NAMES}
-    assert set(whole.deltas) == cases
+    maps = {f"{case}/map" for case in cases} | {f"index={i}/{name}" for i in (0, 1, 2, 7) for name in ("input", "map")}
+    assert set(whole.deltas) == cases | maps
     assert {tuple(delta.shape) for delta in whole.deltas.values()} == {(1, 8, 8)}
+
+
+def test_saved_maps_are_those_whose_distance_the_rows_tell(whole):
+    for row in whole.rows:
+        before = whole.deltas[f"index={row['index']}/map"].double()
+        after = whole.deltas[f"index={row['index']}/eps={float(row['eps'])!r}/attack={row['attack']}/map"].double()
+        assert (after - before).norm().item() == pytest.approx(float(row["T_hat_e"]), rel=1e-9)
+        assert before.norm().item() == pytest.approx(float(row["g_norm"]), rel=1e-9)
 
 
 def test_single_precision_keeps_to_the_ball_and_the_pixel_range(attacked, work, tmp_path):
@@ -358,7 +372,7 @@ def test_where_every_perturbation_changes_the_label_there_is_none_and_it_is_coun
     }
     assert {row["violated"] for row in done.rows} == {"False"}
     assert len(done.rows) == 12
-    assert not any(delta.any() for delta in load_file(path).values())
+    assert not any(delta.any() for delta in perturbations(path).values())
     table = " ".join(attacked(*words, **choices, format_="table").out.split())
     assert "4 label-changed" in table
     for name in ("random", "euclidean", "worst"):
@@ -436,7 +450,7 @@ def test_an_image_with_nan_has_an_error_row_for_every_case_and_no_saved_perturba
     path = tmp_path / "deltas.safetensors"
     done = attacked(*CASES, "--save-deltas", path, data=tmp_path / "bad.npz")
     assert_failed(done, 1, "error:non-finite", 4)
-    assert Counter(key.split("/")[0] for key in load_file(path)) == {"index=0": 4, "index=2": 4, "index=3": 4}
+    assert Counter(key.split("/")[0] for key in perturbations(path)) == {"index=0": 4, "index=2": 4, "index=3": 4}
     assert attacked(*CASES, "--max-incomplete", 0.25, data=tmp_path / "bad.npz").code == 0
 
 
@@ -833,7 +847,7 @@ def test_nothing_is_left_beside_the_files_of_a_finished_run(attacked, files, tmp
 def test_perturbations_are_saved_without_a_file_of_rows(attacked, tmp_path):
     path = tmp_path / "deltas.safetensors"
     assert attacked("--limit", 2, "--save-deltas", path).code == 0
-    assert len(load_file(path)) == 2
+    assert len(perturbations(path)) == 2
     assert [found.name for found in tmp_path.iterdir()] == [path.name]
 
 
@@ -847,7 +861,7 @@ def test_saved_perturbations_are_not_touched_unasked_and_the_hint_works(attacked
     assert path.read_bytes() == before
     assert "--overwrite" in done.said
     assert attacked("--limit", 3, "--save-deltas", path, "--overwrite").code == 0
-    assert len(load_file(path)) == 3
+    assert len(perturbations(path)) == 3
 
 
 def test_overwriting_replaces_rows_and_perturbations(attacked, files, tmp_path):
@@ -855,7 +869,7 @@ def test_overwriting_replaces_rows_and_perturbations(attacked, files, tmp_path):
     assert attacked(*files, "--limit", 2).code == 2
     assert attacked(*files, "--limit", 2, "--attack", "cosine", "--overwrite").code == 0
     assert len(stripped(tmp_path / "rows.csv")) == 2
-    assert set(load_file(tmp_path / "deltas.safetensors")) == {f"index={i}/eps=0.1/attack=cosine" for i in range(2)}
+    assert set(perturbations(tmp_path / "deltas.safetensors")) == {f"index={i}/eps=0.1/attack=cosine" for i in range(2)}
 
 
 @pytest.mark.parametrize("how", ["--overwrite", "--resume"])
@@ -972,7 +986,7 @@ def test_after_an_interrupt_without_a_file_of_rows_the_same_command_works(words_
     monkeypatch.delenv("DIE_AT")
     done = attrcert(*words)
     assert done.code == 0, done.err
-    assert len(load_file(tmp_path / "deltas.safetensors")) == 3
+    assert len(perturbations(tmp_path / "deltas.safetensors")) == 3
 
 
 @pytest.fixture(scope="module")
@@ -1024,7 +1038,7 @@ def test_resuming_never_ends_with_fewer_perturbations_than_rows(attacked, files,
         path = tmp_path / "other.safetensors"
     done = attacked("--limit", 2, *files[:3], path, "--resume")
     if done.code == 0:
-        assert len(load_file(path)) == 2
+        assert len(perturbations(path)) == 2
     else:
         assert done.code == 2
         assert path.name in done.said
@@ -1043,7 +1057,7 @@ def test_a_new_run_does_not_take_over_the_perturbations_of_another(attacked, fil
     attacked("--limit", 2, *files)
     files[1].unlink()
     done = attacked("--limit", 1, "--attack", "cosine", *files, "--resume")
-    assert done.code == 2 or set(load_file(files[3])) == {"index=0/eps=0.1/attack=cosine"}
+    assert done.code == 2 or set(perturbations(files[3])) == {"index=0/eps=0.1/attack=cosine"}
 
 
 # the verdict

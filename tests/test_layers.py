@@ -14,7 +14,7 @@ LAYERS = (
     {"errors", "references"},
     {"vocabulary"},
     {"columns", "draws"},
-    {"types", "records"},
+    {"types", "records", "pictures"},
     {"registry"},
     {"linalg", "geometry"},
     {"attributions", "metrics", "loading"},
@@ -22,7 +22,7 @@ LAYERS = (
     {"running"},
     {"cli"},
 )
-REPORTING_SEES = {"errors", "vocabulary", "columns", "records", "reporting"}
+REPORTING_SEES = {"errors", "vocabulary", "columns", "records", "pictures", "reporting"}
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 

@@ -10,6 +10,7 @@ from attrcert.cli.groups import Context, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
 from attrcert.running.config import BoundConfig, RunConfig
+from attrcert.vocabulary import parse_indices
 
 
 @with_groups
@@ -31,6 +32,15 @@ def bound(
             rich_help_panel=options.METHOD,
         ),
     ] = options.DEFAULTS.loss_hessian,
+    save_jacobian: Annotated[
+        str | None,
+        typer.Option(
+            metavar="INDICES",
+            help="Keep the attribution's Jacobian at these samples, e.g. 3 or 3,17, in a file beside --out (d up to 4096).",
+            show_default=False,
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None,
 ) -> None:
     """Bound, for each sample, how far its attribution can be moved by a perturbation of size eps.
 
@@ -39,6 +49,9 @@ def bound(
     --smooth the attribution is averaged over noise, and the cosine that it keeps within eps holds with confidence.
     Without arguments it bounds 64 images of the bundled Fashion-MNIST sample with the bundled natural model.
     """
+    jacobians = parse_indices(save_jacobian) if save_jacobian else ()
+    if jacobians and results.out is None:
+        raise UsageError("--save-jacobian needs --out", hint="the matrices go into a file beside it")
     config: RunConfig
     if smoothing.smooth is None:
         smoothing.unused(context)
@@ -47,4 +60,5 @@ def bound(
         if loss_hessian:
             raise UsageError("--loss-hessian is a first-order bound and does not go with --smooth")
         config = smoothing.config("bound", method, run)
-    execute(config, model.spec(checkpoint), data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT), run, results)
+    spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
+    execute(config, model.spec(checkpoint), spec, run, results, jacobians=jacobians)

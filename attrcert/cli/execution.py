@@ -37,16 +37,23 @@ def execute(
     results: OutputGroup,
     *,
     deltas: Path | None = None,
+    jacobians: "Sequence[int]" = (),
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
     from attrcert.reporting.promises import broken
+    from attrcert.running.jacobians import check_jacobians, jacobian_file, write_jacobians
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)
     rules = results.rules(config.columns)
     run = open_run(model, data, config, choices.options())
+    if jacobians:
+        check_jacobians(run, jacobians)
     rows = compute(run, results, deltas=deltas)
+    if jacobians and results.out:
+        for failed in write_jacobians(run, jacobians, jacobian_file(results.out)):
+            talk(failed, style="yellow")
     verdict = _judged(run, rows, rules)
     summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)

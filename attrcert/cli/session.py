@@ -1,5 +1,6 @@
 """A run on the terminal: progress, interrupts, and the file that its rows go to."""
 
+import os
 import shlex
 import signal
 import sys
@@ -34,6 +35,8 @@ def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> 
     done = file.finished if file else frozenset()
     size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
+    if deltas and results.out:
+        facts["deltas"] = os.path.relpath(deltas, results.out.parent)
     doing = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}[
         run.config.command
     ]

@@ -56,18 +56,12 @@ def attack_subject(subject: Subject, setting: Setting) -> dict[int, list[Row]]:
         for i, (index, bound) in enumerate(zip(subject.batch.indices, bounded.rows(eps), strict=True)):
             rows[index] += [_joined(bound, {key: column[i] for key, column in cells[name].items()}) for name in cells]
         if setting.save:
-            setting.save(
-                {
-                    delta_key(index, eps, name): found[name].delta[i].view(subject.batch.images.shape[1:]).cpu()
-                    for name in config.attack
-                    for i, index in enumerate(subject.batch.indices)
-                }
-            )
+            setting.save(campaign.kept(found))
     return rows
 
 
 def delta_key(index: int, eps: float, attack: str) -> str:
-    """The name of a saved perturbation."""
+    """The name of a saved perturbation; with /map behind it, of the attribution there."""
     return f"index={index}/eps={eps!r}/attack={attack}"
 
 
@@ -229,6 +223,17 @@ class Campaign:
                 values = METRICS.make(metrics[figure], k=self.k)(after, before, self.problem.shape)
                 cells[transfer_column(name, figure)] = _cells_of(values, len(one.delta))
         return cells
+
+    def kept(self, found: dict[str, Attacked]) -> dict[str, Tensor]:
+        """The perturbations by name, and what a picture of them needs: input and map, and the map that each attack made."""
+        kept: dict[str, Tensor] = {}
+        shape = self.problem.shape
+        for i, index in enumerate(self.subject.batch.indices):
+            for name in self.config.attack:
+                key = delta_key(index, self.problem.ball.eps, name)
+                kept |= {key: found[name].delta[i], f"{key}/map": found[name].map[i]}
+            kept |= {f"index={index}/input": self.problem.x[i], f"index={index}/map": self.reference.map[i]}
+        return {name: tensor.view(shape).cpu() for name, tensor in kept.items()}
 
     def _ball_wide(self, found: dict[str, Attacked]) -> dict[str, Sequence[Cell]]:
         """The gain along the segments to all attacked points counts for every attack on the sample."""

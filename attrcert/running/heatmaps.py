@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from attrcert.pictures import coloured, grey_or_colour, picture
 from attrcert.running.config import SmoothConfig
 from attrcert.running.evaluate import Failed, picked, read, unusable
 from attrcert.running.methods import torch_dtype
@@ -74,17 +75,8 @@ def write_pictures(maps: dict[str, Any], folder: Path) -> None:
     """A picture per sample: the input, and beside it the map, red for what speaks for the class and blue for what speaks against it."""
     folder.mkdir(parents=True, exist_ok=True)
     for index, image, heat in zip(maps["index"], maps["image"], maps["map"], strict=True):
-        left = np.repeat(image.mean(axis=0)[:, :, None], 3, axis=2) if len(image) != 3 else image.transpose(1, 2, 0)
-        both = np.concatenate([left, _coloured(heat.sum(axis=0))], axis=1)
-        picture = Image.fromarray((255 * both.clip(0, 1)).round().astype(np.uint8))
+        both = np.concatenate([grey_or_colour(image), coloured(heat.sum(axis=0))], axis=1)
+        drawn = picture(both)
         if max(image.shape[1:]) < LARGE:
-            picture = picture.resize((picture.width * SCALE, picture.height * SCALE), Image.Resampling.NEAREST)
-        picture.save(folder / f"{index}.png")
-
-
-def _coloured(heat: Any) -> Any:
-    """White at 0, red above, blue below; the largest entry is full."""
-    largest = float(np.abs(heat).max()) or 1.0
-    share = heat / largest
-    red, blue = np.clip(share, 0, 1), np.clip(-share, 0, 1)
-    return np.stack([1 - blue, 1 - red - blue, 1 - red], axis=2)
+            drawn = drawn.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.NEAREST)
+        drawn.save(folder / f"{index}.png")

@@ -184,6 +184,7 @@ class Run:
             "device": str(self.device),
             "fidelity": asdict(self.fidelity) if self.fidelity else None,
             "findings": [asdict(finding) for finding in self.findings],
+            "facts": self.facts(),
         }
 
 
