@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 
-.PHONY: help setup demo test lint type bench models clean
+.PHONY: help setup demo test lint type browser bench models clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 10
@@ -21,8 +21,13 @@ demo: setup ## bound and attack the bundled sample with both bundled models
 	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
 	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
-test: setup lint type ## lint, types and all tests
+test: setup lint type browser ## lint, types and all tests
 	$(BIN)/pytest -n 2
+
+browser: ## Chromium and its driver for the tests of the HTML report, where the system can install them
+	@{ command -v chromium && command -v chromedriver; } >/dev/null || \
+	{ apt-get update && apt-get install -y --no-install-recommends chromium chromium-driver; } >/dev/null 2>&1 || \
+	echo "no Chromium with chromedriver, and apt-get cannot install them: the browser tests will be skipped"
 
 lint: setup ## style
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from attrcert.cli.doctor import doctor
 from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
 from attrcert.cli.min_radius import min_radius
+from attrcert.cli.report import report
 from attrcert.cli.smooth import smooth
 from attrcert.errors import AttrcertError
 
@@ -31,6 +32,7 @@ app.command("max-eps")(max_eps)
 app.command("min-radius")(min_radius)
 app.command()(smooth)
 app.command()(gate)
+app.command()(report)
 app.command()(doctor)
 app.command()(catalogue)
 

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from attrcert.columns import Row
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
-    from attrcert.reporting.attack_summaries import AttackSummary
     from attrcert.reporting.rules import Rule
-    from attrcert.reporting.summaries import Summary, TextTable
+    from attrcert.reporting.summaries import Summary
     from attrcert.reporting.verdicts import Verdict
     from attrcert.running.config import RunConfig
     from attrcert.running.runs import Run
@@ -98,20 +97,6 @@ def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) ->
     typer.echo(json.dumps(finite, indent=1))
 
 
-def _tables(
-    run: "Run", rows: "list[Row]", summary: "Summary", attacks: "tuple[AttackSummary, ...]", *, auc: bool
-) -> "tuple[TextTable, ...]":
-    from attrcert.reporting.attack_summaries import attack_tables
-    from attrcert.reporting.inverse_summaries import max_eps_table, smooth_table
-    from attrcert.reporting.summaries import bound_table
-
-    if attacks:
-        return attack_tables(summary, attacks, auc=auc)
-    if run.config.command == "max-eps":
-        return (max_eps_table(summary, rows),)
-    return (smooth_table(summary, rows) if run.config.command == "smooth" else bound_table(summary),)
-
-
 def _as_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
     """What the table shows."""
     from attrcert.reporting.cases import summarise_cases
@@ -126,6 +111,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
     """The result on stdout."""
     from attrcert.records import to_csv
     from attrcert.reporting.attack_summaries import areas, summarise_attacks
+    from attrcert.reporting.overviews import overview
     from attrcert.reporting.summaries import markdown, summarise
     from attrcert.reporting.verdict_texts import verdict_json
 
@@ -151,7 +137,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
             whole["verdict"] = verdict_json(verdict)
         typer.echo(json.dumps(whole, indent=1, default=str))
         return summary
-    tables = _tables(run, rows, summary, attacks, auc=auc)
+    tables = overview(run.config.command, rows, run.facts(), auc=auc)
     if format_ == "markdown":
         typer.echo("\n".join(markdown(table) for table in tables))
     else:

@@ -2,7 +2,7 @@
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,20 +71,37 @@ def applies(figure: Figure, table: RunTable) -> bool:
     return not filters or any(all(keep(places[0]) for keep in filters) for places in table.cases.values())
 
 
-def select(figure: Figure, table: RunTable, waived: frozenset[int]) -> tuple[Selection, ...]:
+def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
-    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
-    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in CASE]
     value = _value(figure, table)
-    found = []
-    for case, places in table.cases.items():
-        if not all(keep(places[0]) for keep in of_case):
-            continue
-        rows = [p for p in places if table.cells["index"][p] not in waived and all(keep(p) for keep in of_row)]
-        found.append(_selection(figure, table, case_text(case), rows, value))
+    found = tuple(_selection(figure, table, case, rows, value) for case, rows in _admitted(figure, table, waived))
     if not found:
         raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
-    return tuple(found)
+    return found
+
+
+def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
+    """Of the cases that have the figure, for those who look and do not judge."""
+    if not set(figure.columns) <= set(table.header):
+        return ()
+    value = _value(figure, table)
+    names = _measured(figure)
+    return tuple(
+        _selection(figure, table, case, rows, value)
+        for case, rows in _admitted(figure, table, frozenset())
+        if all(any(table.cells[name][place] is not None for place in rows) for name in names)
+        and any(value(place) is not None for place in rows)
+    )
+
+
+def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[str, list[int]]]:
+    """The cases that the filter admits, each with those of its rows that it admits and nobody waived."""
+    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
+    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in CASE]
+    for case, places in table.cases.items():
+        if all(keep(places[0]) for keep in of_case):
+            index = table.cells["index"]
+            yield case_text(case), [p for p in places if index[p] not in waived and all(keep(p) for keep in of_row)]
 
 
 def _selection(

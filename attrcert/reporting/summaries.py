@@ -144,6 +144,17 @@ def _number(cell: Cell) -> float:
     return float(cell)
 
 
+WORDS = (
+    "figure",
+    "guarantee",
+    "attack",
+    "outcome",
+    "rule",
+    "where",
+    "threshold",
+)  # columns of text; others hold numbers
+
+
 @dataclass(frozen=True)
 class TextTable:
     """What every text format shows: a title, facts, a grid of cells, and notes below it."""

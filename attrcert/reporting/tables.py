@@ -5,9 +5,8 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from attrcert.reporting.summaries import TextTable
+from attrcert.reporting.summaries import WORDS, TextTable
 
-WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where")  # columns of text; the others hold numbers
 STYLES = {"passed": "green", "failed": "bold red", "error": "bold red", "incomplete": "yellow"}
 
 

@@ -1,0 +1,105 @@
+"""`attrcert report`: CSVs as one page to look at."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from attrcert.cli.console import talk
+from attrcert.errors import UsageError
+
+if TYPE_CHECKING:
+    from attrcert.reporting.pages import Page
+
+FORMATS = ("html", "markdown")
+PLOT_FORMATS = ("png", "svg")
+OUTPUT = "Output"
+
+
+def report(
+    files: Annotated[list[Path], typer.Argument(help="CSVs that --out wrote.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="The page to write. Default: report.html; markdown goes to stdout.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="html or markdown.", rich_help_panel=OUTPUT)] = "html",
+    plots: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also write the figures as PNG and SVG into this folder.", show_default=False, rich_help_panel=OUTPUT
+        ),
+    ] = None,
+    title: Annotated[str, typer.Option(help="Of the page. Default: the runs' names.", show_default=False)] = "",
+    worst: Annotated[int, typer.Option(min=1, help="Rows in the table of samples, the worst first.")] = 500,
+    pictures: Annotated[
+        int, typer.Option(min=0, help="Samples with pictures, of the most and of the least moved.")
+    ] = 4,
+    deltas: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="The --save-deltas file of each attack run, in order. Default: where their manifests say.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Make one self-contained page of the CSVs of earlier runs: what was computed and what it guarantees, tables, figures, the
+    samples moved most and least as pictures, and a sortable table of the worst samples.
+
+    Pictures need `attack --save-deltas`, Jacobians `bound --save-jacobian`. Several runs are put side by side.
+    """
+    from attrcert.reporting.pages import make_page
+
+    if format_ not in FORMATS:
+        raise UsageError(f"--format must be one of {', '.join(FORMATS)}, got {format_!r}")
+    target = out or (Path("report.html") if format_ == "html" else None)
+    if target is not None:
+        _check(target)
+    page = make_page(files, title=title, most=worst, pictures=pictures, deltas=deltas or ())
+    _write(page, target, format_)
+    if plots is not None:
+        _draw(page, plots)
+
+
+def _check(target: Path) -> None:
+    """A report replaces a report, and nothing else."""
+    from attrcert.reporting.documents import is_report
+
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent} to write {target.name} into")
+    if target.is_dir() or (target.exists() and not is_report(target)):
+        raise UsageError(f"{target} exists and is not a report that attrcert wrote", hint="choose another -o")
+
+
+def _write(page: "Page", target: Path | None, format_: str) -> None:
+    from attrcert.reporting.documents import html, text
+
+    content = html(page) if format_ == "html" else text(page)
+    if target is None:
+        typer.echo(content)
+        return
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_text(content, encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    for missing in page.missing:
+        talk(missing, style="yellow")
+    talk(f"{target}: {len(content.encode()) / 1e6:.1f} MB, {page.samples.note}")
+
+
+def _draw(page: "Page", folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for plot in page.plots:
+            for kind in PLOT_FORMATS:
+                (folder / f"{plot.name}.{kind}").write_bytes(plot.render(kind))
+    except OSError as error:
+        raise UsageError(f"the figures cannot be written into {folder}: {error.strerror}") from error
+    talk(f"{len(page.plots)} figures in {folder}")

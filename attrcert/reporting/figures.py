@@ -1,0 +1,350 @@
+"""The figures of a report, from rows alone: what attacks reach against what was bounded, distributions, curves, counts."""
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from attrcert.columns import Row
+from attrcert.vocabulary import Status
+
+COLOURS = (
+    "#3f87c6",
+    "#e0813c",
+    "#2fa37c",
+    "#b65fa5",
+    "#c7a02c",
+    "#7b80d4",
+    "#d3566a",
+    "#57a8a0",
+)  # on white and on black
+STATUS_COLOURS = {
+    Status.OK: "#2fa37c",
+    Status.MISCLASSIFIED: "#c7a02c",
+    Status.VACUOUS: "#e0813c",
+    Status.ABSTAINED: "#b65fa5",
+    Status.INFEASIBLE: "#7b80d4",
+    Status.LABEL_CHANGED: "#57a8a0",
+    Status.NOT_CONVERGED: "#d3566a",
+}
+ERROR_COLOUR = "#d3566a"
+STYLES = ("-", "--", ":", "-.")
+MARKERS = "osD^v<>P"
+INK, INLINE_INK = "#222222", "#0a1b2c"  # of lines and letters; in a page the second one becomes the page's own
+RASTER = 2000  # points beyond which a scatter is drawn as pixels
+SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a file's name may have dollars
+    "axes.axisbelow": True,
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "axes.titlesize": 10,
+    "savefig.transparent": True,
+}
+
+
+@dataclass(frozen=True)
+class RunRows:
+    """A run's rows under a short name."""
+
+    name: str
+    command: str
+    rows: Sequence[Row]
+
+    @property
+    def usable(self) -> list[Row]:
+        return [row for row in self.rows if not str(row["status"]).startswith("error:")]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A figure to be drawn: a short name for files, a title, what it shows in words, and how it is drawn."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Figure], None]
+    size: tuple[float, float] = (7.2, 3.9)
+
+    def render(self, format_: str, *, ink: str = INK) -> bytes:
+        inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
+        settings = {
+            **SETTINGS,
+            **dict.fromkeys(inked, ink),
+            "svg.hashsalt": self.name,
+        }  # the same figure, the same file
+        with mpl.rc_context(settings):
+            figure = Figure(figsize=self.size, layout="constrained")
+            self.draw(figure)
+            stream = io.BytesIO()
+            if format_ == "svg":
+                figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+            else:
+                figure.savefig(stream, format=format_, dpi=160, facecolor="white", transparent=False)
+            return stream.getvalue()
+
+    def inline(self) -> str:
+        """An <svg> element in the page's own ink, whose names do not clash with those of other figures."""
+        text = self.render("svg", ink=INLINE_INK).decode()
+        text = text[text.index("<svg") :].replace(INLINE_INK, "currentColor")
+        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+        for mark in (' id="', "url(#", 'href="#'):
+            text = text.replace(mark, f"{mark}{self.name}-")
+        label = f'<svg role="img" aria-label="{self.title}" '
+        return re.sub(r'(width|height)="[\d.]+pt" ', "", text.replace("<svg ", label, 1), count=2)
+
+
+def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
+    """Those that the runs have figures for."""
+    makers = (_scatter, _proved_scatter, _distributions, _angles, _tightness, _statuses)
+    return tuple(plot for make in makers if (plot := make(runs)) is not None)
+
+
+def _scatter(runs: Sequence[RunRows]) -> Plot | None:
+    return _against(
+        runs, "T_e", "scatter", "What attacks reach, against the first-order bound",
+        "A point per sample, eps and attack. Above the diagonal the attack exceeded T_e: it bounds the linearised attribution only.",
+    )  # fmt: skip
+
+
+def _proved_scatter(runs: Sequence[RunRows]) -> Plot | None:
+    return _against(
+        runs, "T_proved", "scatter-proved", "What attacks reach, against the proved bound",
+        "A point per sample, eps and attack. T_proved holds for every perturbation in the ball: no point lies above the diagonal.",
+    )  # fmt: skip
+
+
+def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption: str) -> Plot | None:
+    series = {
+        label: [(x, y) for x, y in _pairs(rows, bound, "T_hat_e") if x > 0 and y > 0]
+        for label, rows in _split(runs, "attack")
+    }
+    series = {label: points for label, points in series.items() if points}
+    if not series:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for place, (label, points) in enumerate(series.items()):
+            x, y = np.array(points).T
+            axes.scatter(
+                x, y, s=16, alpha=0.65, label=label, color=_colour(place), marker=MARKERS[place % len(MARKERS)],
+                linewidths=0, rasterized=len(points) > RASTER,
+            )  # fmt: skip
+        whole = np.array([point for points in series.values() for point in points])
+        low, high = whole.min() / 1.3, whole.max() * 1.3
+        axes.plot([low, high], [low, high], color=mpl.rcParams["text.color"], linewidth=1, label=f"T_hat_e = {bound}")
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlim=(low, high),
+            ylim=(low, high),
+            xlabel=f"bound {bound}",
+            ylabel="reached T_hat_e",
+        )
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter("{x:g}")
+            axis.set_minor_formatter(NullFormatter())
+        axes.legend(loc="upper left")
+
+    return Plot(name, title, caption, draw, (6.2, 5.2))
+
+
+FIGURES = {  # column -> axis label, whether more is worse
+    "T_c_deg": "first-order angle T_c, degrees",
+    "angle_proved_deg": "proved angle, degrees",
+    "T_e": "first-order bound T_e",
+    "T_proved": "proved bound T_proved",
+    "eps_max": "largest eps that keeps the threshold",
+    "cosine": "certified cosine",
+    "radius_min": "smallest certified radius",
+}
+LIMITED = {"T_c_deg": 180.0, "angle_proved_deg": 180.0}  # where nothing follows the curve ends below 1
+
+
+def _distributions(runs: Sequence[RunRows]) -> Plot | None:
+    panels = {}
+    for column in FIGURES:
+        having = [run for run in runs if column != "cosine" or run.command == "smooth"]  # an attack's is no bound
+        if series := _values(having, column):
+            panels[column] = series
+    if "T_c_deg" in panels:
+        panels.pop("T_e", None)
+    if "angle_proved_deg" in panels:
+        panels.pop("T_proved", None)
+    if not panels:
+        return None
+
+    def draw(figure: Figure) -> None:
+        grid = figure.subplots(-(-len(panels) // 2), min(2, len(panels)), squeeze=False)
+        for axes in grid.flat[len(panels) :]:
+            axes.remove()
+        for axes, (column, series) in zip(grid.flat, panels.items(), strict=False):
+            for label, (place, style, values, total) in series.items():
+                heights = np.arange(len(values) + 1) / total
+                axes.step(
+                    [values[0], *values], heights, where="post", label=label, color=_colour(place), linestyle=style
+                )
+            axes.set(xlabel=FIGURES[column], ylabel="share of samples", ylim=(0, 1.02))
+            axes.legend(fontsize=8)
+
+    caption = "The share of samples whose figure is at most x. A curve that ends below 1 has samples for which nothing follows (vacuous)."
+    return Plot("ecdf", "Distribution of the bounds", caption, draw, (7.2, 3.6 * -(-len(panels) // 2)))
+
+
+def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, list[float], int]]:
+    """By run and case: colour and style, the sorted figures, the number of samples. A colour is a run's, or a case's of one run."""
+    found = {}
+    for number, run in enumerate(runs):
+        for case, (label, rows) in enumerate(_cases(run)):
+            by_sample = {row["index"]: row.get(column) for row in rows}  # attacks on a sample share its bound
+            values = sorted(float(cell) for cell in by_sample.values() if isinstance(cell, int | float))
+            name = ", ".join([run.name, label]) if len(runs) > 1 else label
+            place, style = (number, STYLES[case % len(STYLES)]) if len(runs) > 1 else (case, STYLES[0])
+            if values:
+                found[name] = (place, style, values, len(by_sample))
+    return found
+
+
+def _cases(run: RunRows) -> Iterable[tuple[str, list[Row]]]:
+    """Rows by what makes a bound of the run: eps, threshold, radius."""
+    chosen = any(row.get("radii_tried") for row in run.rows)
+    keys = ("eps", "threshold") if chosen else ("eps", "threshold", "radius")
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in run.usable:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    for case, rows in groups.items():
+        words = [f"{key} {value:.6g}" for key, value in zip(keys, case, strict=True) if value is not None]
+        yield ", ".join(words), rows
+
+
+def _angles(runs: Sequence[RunRows]) -> Plot | None:
+    """Medians over samples with the middle half, for figures of at least two eps."""
+    lines = {
+        "T_c_deg": ("first-order T_c", "-"),
+        "angle_proved_deg": ("proved", "--"),
+        "T_hat_c_deg": ("reached T_hat_c", ":"),
+    }
+    curves = []
+    for place, run in enumerate(runs):
+        for column, (word, style) in lines.items():
+            points = _curve(run.usable, column)
+            if len(points) > 1:
+                label = f"{run.name}: {word}" if len(runs) > 1 else word
+                curves.append((label, style, place if len(runs) > 1 else list(lines).index(column), points))
+    if not curves:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        for label, style, place, points in curves:
+            eps, middle, low, high = np.array(points).T
+            axes.plot(eps, middle, style, color=_colour(place), label=label, marker="o", markersize=3.5)
+            axes.fill_between(eps, low, high, color=_colour(place), alpha=0.12, linewidth=0)
+        axes.set(xlabel="eps", ylabel="angle, degrees", ylim=(0, None))
+        axes.legend()
+
+    caption = (
+        "Medians over samples, and the middle half. A sample without a bound counts as 180 degrees; of several attacks the "
+        "strongest on each sample counts."
+    )
+    return Plot("angles", "Angle against eps", caption, draw)
+
+
+def _curve(rows: Sequence[Row], column: str) -> list[tuple[float, float, float, float]]:
+    """eps, median and quartiles; of each sample the worst of the attacks."""
+    worst: dict[Any, dict[Any, float]] = {}
+    if not any(row.get(column) is not None for row in rows):
+        return []
+    for row in rows:
+        cell = row.get(column, LIMITED.get(column))
+        if row.get("eps") is not None and isinstance(cell, int | float):
+            of_eps = worst.setdefault(row["eps"], {})
+            of_eps[row["index"]] = max(of_eps.get(row["index"], 0.0), float(cell))
+    found = [(eps, np.percentile(list(angles.values()), [50, 25, 75])) for eps, angles in sorted(worst.items())]
+    return [(float(eps), float(middle), float(low), float(high)) for eps, (middle, low, high) in found]
+
+
+def _tightness(runs: Sequence[RunRows]) -> Plot | None:
+    series = {
+        label: [value for value, _ in _pairs(rows, "tightness", "tightness")] for label, rows in _split(runs, "attack")
+    }
+    series = {label: values for label, values in series.items() if values}
+    if not series:
+        return None
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        largest = max(1.0, *(max(values) for values in series.values()))
+        axes.hist(
+            list(series.values()),
+            bins=np.linspace(0, largest * 1.02, 25).tolist(),
+            label=list(series),
+            color=[_colour(place) for place in range(len(series))],
+        )
+        axes.axvline(1, color=mpl.rcParams["text.color"], linewidth=1)
+        axes.set(xlabel="T_hat_e / T_e", ylabel="rows")
+        axes.legend()
+
+    caption = "How much of the first-order bound the attack reached; right of 1 it exceeded it."
+    return Plot("tightness", "Tightness", caption, draw)
+
+
+def _statuses(runs: Sequence[RunRows]) -> Plot | None:
+    counts = {run.name: Counter(str(row["status"]) for row in run.rows) for run in runs if run.rows}
+    if not counts:
+        return None
+    order = [*Status, *sorted({status for count in counts.values() for status in count if status not in tuple(Status)})]
+
+    def draw(figure: Figure) -> None:
+        axes = figure.add_subplot()
+        left = np.zeros(len(counts))
+        for status in order:
+            widths = np.array([count[status] for count in counts.values()], dtype=float)
+            if widths.any():
+                colour = STATUS_COLOURS.get(status, ERROR_COLOUR)
+                axes.barh(
+                    list(counts), widths, left=left, color=colour, label=f"{status} ({int(widths.sum())})", height=0.6
+                )
+                left += widths
+        axes.set(xlabel="rows")
+        axes.invert_yaxis()
+        axes.grid(visible=False, axis="y")
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.28 - 0.1 / len(counts)), ncols=3)
+
+    return Plot("status", "How the rows ended", "Rows by status.", draw, (7.2, 1.5 + 0.45 * len(counts)))
+
+
+def _split(runs: Sequence[RunRows], key: str) -> Iterable[tuple[str, list[Row]]]:
+    """Rows by run where there are several, else by the column `key`."""
+    having = [run for run in runs if any(row.get(key) is not None for row in run.rows)]
+    for run in having:
+        if len(having) > 1:
+            yield run.name, run.usable
+            continue
+        groups: dict[str, list[Row]] = {}
+        for row in run.usable:
+            groups.setdefault(str(row.get(key)), []).append(row)
+        yield from groups.items()
+
+
+def _pairs(rows: Iterable[Row], first: str, second: str) -> list[tuple[float, float]]:
+    cells = ((row.get(first), row.get(second)) for row in rows)
+    return [(float(a), float(b)) for a, b in cells if isinstance(a, int | float) and isinstance(b, int | float)]
+
+
+def _colour(place: int) -> str:
+    return COLOURS[place % len(COLOURS)]

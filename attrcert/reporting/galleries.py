@@ -1,0 +1,172 @@
+"""Pictures of samples: input, attribution, what an attack made of them; and Jacobians as heatmaps. From saved arrays alone."""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from attrcert.columns import Row
+from attrcert.errors import UsageError
+from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
+from attrcert.reporting.worst import badness, cell_text, ranking
+
+POWER_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG as a data URI, and what it shows."""
+
+    label: str
+    uri: str
+    title: str
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class Card:
+    """A sample with its pictures and figures."""
+
+    title: str
+    figures: tuple[tuple[str, str], ...]
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    title: str
+    note: str
+    cards: tuple[Card, ...]
+
+
+class Arrays:
+    """A safetensors file that attrcert wrote, read an array at a time."""
+
+    def __init__(self, path: Path, mark: str) -> None:
+        try:
+            self._file: Any = cast(Any, safe_open(path, framework="np"))
+            metadata = self._file.metadata() or {}
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from error
+        if metadata.get("attrcert") != mark:
+            raise UsageError(f"{path} is not a file of {mark} that attrcert wrote")
+        self.names = frozenset(self._file.keys())
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        array: np.ndarray = self._file.get_tensor(name)
+        return array.astype(np.float64)
+
+
+def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:
+    """The samples that attacks moved most and least, each under the attack and eps that did."""
+    column = ranking("attack", rows)
+    having = [row for row in rows if _key(row) in arrays.names and f"{_key(row)}/map" in arrays.names]
+    order = sorted(having, key=lambda row: -badness(row, column, "attack"))
+    worst, best = _distinct(order, each), _distinct(list(reversed(order)), each)
+    parts = [("moved most", worst), ("moved least", [row for row in best if row not in worst])]
+    note = (
+        "Red speaks for the class, blue against it, white is 0; both maps of a sample have one scale, and channels are summed. "
+        "The perturbation is drawn at full contrast."
+    )
+    return tuple(
+        Gallery(f"{name}: {word}", note, tuple(_card(row, arrays, classes) for row in picked))
+        for word, picked in parts
+        if picked
+    )
+
+
+def _key(row: Row) -> str:
+    return f"index={row.get('index')}/eps={row.get('eps')!r}/attack={row.get('attack')}"
+
+
+def _distinct(rows: Iterable[Row], most: int) -> list[Row]:
+    """The first rows of different samples."""
+    seen: dict[object, Row] = {}
+    for row in rows:
+        seen.setdefault(row["index"], row)
+        if len(seen) == most:
+            break
+    return list(seen.values())
+
+
+def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
+    index, key = row["index"], _key(row)
+    image, delta = arrays[f"index={index}/input"], arrays[key]
+    before, after = (arrays[name].sum(axis=0) for name in (f"index={index}/map", f"{key}/map"))
+    scale = max(np.abs(before).max(), np.abs(after).max())
+    told = ("T_hat_c_deg", "T_c_deg", "T_hat_e", "T_e", "tightness", "status")
+    return Card(
+        title=f"sample {index}{_class(row, classes)}, eps {row.get('eps'):.6g}, {row.get('attack')}",
+        figures=tuple((name, cell_text(name, row[name], "attack")) for name in told if row.get(name) is not None),
+        pictures=(
+            _picture("input", grey_or_colour(image)),
+            _picture("attribution", coloured(before, scale)),
+            _picture("attacked input", grey_or_colour(image + delta)),
+            _picture("its attribution", coloured(after, scale)),
+            _picture("perturbation", coloured(delta.sum(axis=0)), f"largest entry {np.abs(delta).max():.3g}"),
+        ),
+    )
+
+
+def _class(row: Row, classes: Sequence[str]) -> str:
+    label = row.get("predicted")
+    return f" ({classes[label]})" if isinstance(label, int) and 0 <= label < len(classes) else ""
+
+
+def _picture(label: str, rgb: np.ndarray, title: str = "") -> Picture:
+    uri = "data:image/png;base64," + base64.b64encode(png(rgb)).decode()
+    return Picture(label, uri, title or label)
+
+
+def jacobians(name: str, arrays: Arrays) -> Gallery | None:
+    """The matrices that were saved, with the direction that moves the linearised attribution most."""
+    indices = sorted(int(key.split("/")[0].removeprefix("index=")) for key in arrays.names if key.endswith("/jacobian"))
+    cards = tuple(_jacobian_card(index, arrays) for index in indices)
+    note = (
+        "Entry (i, j) of the Jacobian says how much pixel j moves entry i of the attribution: red raises it, blue lowers it, on a "
+        "square-root scale. The direction is the right singular vector of the largest singular value."
+    )
+    return Gallery(f"{name}: Jacobian of the attribution", note, cards) if cards else None
+
+
+def _jacobian_card(index: int, arrays: Arrays) -> Card:
+    J, image = arrays[f"index={index}/jacobian"], arrays[f"index={index}/input"]
+    direction, xi = _top(J)
+    shrunk = _blocks(J)
+    return Card(
+        title=f"sample {index}",
+        figures=(("size", f"{J.shape[0]} x {J.shape[1]}"), ("xi_max, by power iteration", f"{xi:.5g}")),
+        pictures=(
+            _picture("input", grey_or_colour(image)),
+            _picture("attribution", coloured(arrays[f"index={index}/map"].sum(axis=0))),
+            replace(_picture("Jacobian", coloured(np.sign(shrunk) * np.sqrt(np.abs(shrunk)))), wide=True),
+            _picture("direction that moves it most", coloured(direction.reshape(image.shape).sum(axis=0))),
+        ),
+    )
+
+
+def _top(J: np.ndarray) -> tuple[np.ndarray, float]:
+    """The direction and the gain that power iteration on J^T J ends with."""
+    v: Any = np.random.default_rng(0).standard_normal(J.shape[1])
+    for _ in range(POWER_STEPS):
+        moved = J.T @ (J @ v)
+        length = float(np.linalg.norm(moved))
+        if length == 0:
+            return moved, 0.0
+        v = moved / length
+    return v, float(np.linalg.norm(J @ v))
+
+
+def _blocks(matrix: np.ndarray) -> np.ndarray:
+    """The largest entry of each block, so that nothing is lost where a matrix has more entries than a picture."""
+    size = -(-max(matrix.shape) // LARGEST)
+    rows, columns = (-(-n // size) for n in matrix.shape)
+    padded = np.zeros((rows * size, columns * size))
+    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
+    blocks = padded.reshape(rows, size, columns, size).transpose(0, 2, 1, 3).reshape(rows, columns, -1)
+    place = np.abs(blocks).argmax(axis=2)
+    return np.take_along_axis(blocks, place[:, :, None], axis=2)[:, :, 0]

@@ -1,0 +1,21 @@
+"""The tables of a run, whichever command made its rows."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attrcert.columns import Row
+from attrcert.reporting.attack_summaries import attack_tables, summarise_attacks
+from attrcert.reporting.inverse_summaries import max_eps_table, smooth_table
+from attrcert.reporting.summaries import TextTable, bound_table, summarise
+
+
+def overview(
+    command: str, rows: Sequence[Row], facts: Mapping[str, Any], *, auc: bool = False
+) -> tuple[TextTable, ...]:
+    """What the command prints."""
+    summary = summarise(rows, facts)
+    if command == "attack":
+        return attack_tables(summary, summarise_attacks(rows), auc=auc)
+    if command == "max-eps":
+        return (max_eps_table(summary, rows),)
+    return (smooth_table(summary, rows) if command == "smooth" else bound_table(summary),)
