@@ -6,9 +6,11 @@ import reference.typechecking  # noqa: F401  (the hook looks the name up in the 
 jaxtyping.install_import_hook("attrcert", "reference.typechecking.checked")
 
 from collections.abc import Callable  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from reference.program import attrcert  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
 torch.set_num_threads(1)
@@ -68,3 +70,18 @@ def images() -> Callable[..., Tensor]:
         return torch.rand(b, *shape, generator=torch.Generator().manual_seed(1000 + seed), dtype=torch.float64)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def report_runs(tmp_path_factory) -> Path:
+    """A folder with attacks on both bundled models, their perturbations, and a bound with a Jacobian."""
+    home = tmp_path_factory.mktemp("runs")
+    quick = ("--steps", 5, "--restarts", 0, "--random-draws", 10)
+    for model in ("natural", "adversarial"):
+        words = (f"fashion-{model}", "--limit", 6, "--eps", "0.1,0.25", "--attack", "euclidean,top-k", "--quiet")
+        files = ("--out", home / f"{model}.csv", "--save-deltas", home / f"{model}.safetensors")
+        done = attrcert("attack", *words, *quick, *files)
+        assert done.code == 0, done.err
+    done = attrcert("bound", "--limit", 4, "--quiet", "--save-jacobian", 1, "--out", home / "bound.csv")
+    assert done.code == 0, done.err
+    return home

@@ -2,9 +2,10 @@
 
 import io
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import matplotlib as mpl
@@ -86,7 +87,8 @@ class Plot:
             **dict.fromkeys(inked, ink),
             "svg.hashsalt": self.name,
         }  # the same figure, the same file
-        with mpl.rc_context(settings):
+        with mpl.rc_context(settings), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for it
             figure = Figure(figsize=self.size, layout="constrained")
             self.draw(figure)
             stream = io.BytesIO()
@@ -110,7 +112,10 @@ class Plot:
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
     makers = (_scatter, _proved_scatter, _distributions, _angles, _tightness, _statuses)
-    return tuple(plot for make in makers if (plot := make(runs)) is not None)
+    named = [
+        replace(run, name=f" {run.name}") if run.name.startswith("_") else run for run in runs
+    ]  # else not in legends
+    return tuple(plot for make in makers if (plot := make(named)) is not None)
 
 
 def _scatter(runs: Sequence[RunRows]) -> Plot | None:

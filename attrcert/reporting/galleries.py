@@ -62,12 +62,12 @@ class Arrays:
 
 
 def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:
-    """The samples that attacks moved most and least, each under the attack and eps that did."""
+    """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
     column = ranking("attack", rows)
     having = [row for row in rows if _key(row) in arrays.names and f"{_key(row)}/map" in arrays.names]
-    order = sorted(having, key=lambda row: -badness(row, column, "attack"))
-    worst, best = _distinct(order, each), _distinct(list(reversed(order)), each)
-    parts = [("moved most", worst), ("moved least", [row for row in best if row not in worst])]
+    order = _of_each_sample(sorted(having, key=lambda row: -badness(row, column, "attack")))
+    least = order[each:][::-1][:each]
+    parts = [("moved most", order[:each]), ("moved least", least)]
     note = (
         "Red speaks for the class, blue against it, white is 0; both maps of a sample have one scale, and channels are summed. "
         "The perturbation is drawn at full contrast."
@@ -83,14 +83,12 @@ def _key(row: Row) -> str:
     return f"index={row.get('index')}/eps={row.get('eps')!r}/attack={row.get('attack')}"
 
 
-def _distinct(rows: Iterable[Row], most: int) -> list[Row]:
-    """The first rows of different samples."""
-    seen: dict[object, Row] = {}
+def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
+    """The first row of every sample."""
+    first: dict[object, Row] = {}
     for row in rows:
-        seen.setdefault(row["index"], row)
-        if len(seen) == most:
-            break
-    return list(seen.values())
+        first.setdefault(row["index"], row)
+    return list(first.values())
 
 
 def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:

@@ -52,8 +52,8 @@ class RunTable:
         chosen = any(cell is not None for cell in self.cells.get("radii_tried", ()))  # then a radius is a result
         names = [name for name in CASE if name in self.cells and not (name == "radius" and chosen)]
         groups: dict[tuple[Cell, ...], list[int]] = {}
-        for place, key in enumerate(zip(*(self.cells[name] for name in names), strict=True)):
-            groups.setdefault(key, []).append(place)
+        for place in range(len(self)):
+            groups.setdefault(tuple(self.cells[name][place] for name in names), []).append(place)
         return {tuple(zip(names, key, strict=True)): places for key, places in groups.items()}
 
     @property
