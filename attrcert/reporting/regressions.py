@@ -135,7 +135,7 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
         if not matched:
             raise figure.error(f"{pair.new.name} and {pair.old.name} have no case in common", figure.place)
         for new, before in matched:
-            enough(new, min_samples, figure.error)
+            enough(new, min_samples)
             observations.append(_observed(allowance, _sign(allowance, pair.new), new, before, paired=pair.paired))
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
     return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations))

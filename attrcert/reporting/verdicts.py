@@ -118,16 +118,16 @@ def judge_rule(rule: Rule, tables: Sequence[RunTable], waived: frozenset[int], m
         raise no_run_has(rule.figure, tables)
     selections = [one for table in having for one in select(rule.figure, table, waived)]
     for selection in selections:
-        enough(selection, min_samples, rule.figure.error)
+        enough(selection, min_samples)
     observations = tuple(_observed(rule, selection) for selection in selections)
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
     return Judgement(rule.name, rule.demand, outcome, rule.reason, observations)
 
 
-def enough(selection: Selection, least: int, error: Callable[[str, int], RuleError]) -> None:
+def enough(selection: Selection, least: int) -> None:
     if len(selection) < least:
         where = f"{selection.run}{f' at {selection.case}' if selection.case else ''}"
-        raise error(f"--min-samples asks for {least} samples, and {where} has {len(selection)} with the figure", 0)
+        raise RuleError(f"min-samples asks for {least} samples, and {where} has {len(selection)} with the figure")
 
 
 def _observed(rule: Rule, selection: Selection) -> Observation:
