@@ -158,6 +158,22 @@ def parse_indices(text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(picked))
 
 
+def indices_text(indices: Iterable[int]) -> str:
+    """Sample indices in ascending order as parse_indices reads them."""
+    ordered = sorted(indices)
+    starts = [i for n, i in enumerate(ordered) if n == 0 or ordered[n - 1] != i - 1]
+    ends = [i for n, i in enumerate(ordered) if n == len(ordered) - 1 or ordered[n + 1] != i + 1]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def parse_shard(text: str) -> tuple[int, int]:
+    """`3/8`: the third of eight shards."""
+    part, slash, whole = text.partition("/")
+    if not (slash and part.isdecimal() and whole.isdecimal() and 1 <= int(part) <= int(whole)):
+        raise UsageError(f"a shard must be I/N with I from 1 to N, got {text!r}", hint="e.g. --shard 3/8")
+    return int(part), int(whole)
+
+
 def round_up(value: float, digits: int = 3) -> str:
     """An upper bound to `digits` significant digits, never below its value."""
     return _rounded(value, digits, ROUND_CEILING)

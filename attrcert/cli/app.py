@@ -12,6 +12,7 @@ from attrcert.cli.console import talk
 from attrcert.cli.doctor import doctor
 from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
+from attrcert.cli.merge import merge
 from attrcert.cli.min_radius import min_radius
 from attrcert.cli.report import report
 from attrcert.cli.smooth import smooth
@@ -33,6 +34,7 @@ app.command("min-radius")(min_radius)
 app.command()(smooth)
 app.command()(gate)
 app.command()(report)
+app.command()(merge)
 app.command()(doctor)
 app.command()(catalogue)
 

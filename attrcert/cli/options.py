@@ -9,7 +9,7 @@ import typer
 
 from attrcert.errors import UsageError
 from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_RADIUS, DEFAULT_SIGMA, DEFAULT_SOFTPLUS_BETA, BoundConfig
-from attrcert.vocabulary import parse_eps, parse_indices, parse_number
+from attrcert.vocabulary import parse_eps, parse_indices, parse_number, parse_shard
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,6 +137,16 @@ class DataGroup:
         None
     )
 
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
+            show_default=False,
+            rich_help_panel=DATA,
+        ),
+    ] = None
+
     def spec(self, dataset: str | None, *, bundled_limit: int | None = None) -> "DataSpec":
         """`bundled_limit` is what of the bundled sample is taken where nothing is said."""
         from attrcert.loading import bundled
@@ -153,6 +163,7 @@ class DataGroup:
             skip=self.skip,
             limit=bundled_limit if unsaid else self.limit,
             indices=parse_indices(self.indices) if self.indices else None,
+            shard=parse_shard(self.shard) if self.shard else None,
         )
 
 

@@ -44,15 +44,22 @@ class DataSpec:
     skip: int = 0
     limit: int | None = None
     indices: tuple[int, ...] | None = None
+    shard: tuple[int, int] | None = None  # the third of eight is (3, 8)
 
 
 @dataclass(frozen=True)
 class LoadedData:
-    """Images, the indices to use, and what the manifest says of where they came from."""
+    """Images, the indices that were selected, what the manifest says of where they came from, and which shard of them to use."""
 
     images: Images
-    indices: tuple[int, ...]
+    selected: tuple[int, ...]
     facts: dict[str, Any]
+    shard: tuple[int, int] | None = None
+
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """Those to use: every n-th, so that shards are alike."""
+        return self.selected if self.shard is None else self.selected[self.shard[0] - 1 :: self.shard[1]]
 
 
 def load_data(spec: DataSpec) -> LoadedData:
@@ -63,7 +70,10 @@ def load_data(spec: DataSpec) -> LoadedData:
     if spec.resize or spec.crop:
         images = Resized(images, spec.resize, spec.crop)
     selection = {key: value for key, value in asdict(spec).items() if key not in ("data_root", "download")}
-    return LoadedData(images, chosen(spec, len(images)), {**selection, "dataset_sha256": digest})
+    selected = chosen(spec, len(images))
+    if spec.shard and spec.shard[0] > len(selected):
+        raise UsageError(f"shard {spec.shard[0]}/{spec.shard[1]} of {len(selected)} samples has none")
+    return LoadedData(images, selected, {**selection, "dataset_sha256": digest}, spec.shard)
 
 
 def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:

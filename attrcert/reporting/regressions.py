@@ -32,7 +32,7 @@ GROUPS = {  # names for several keys of an identity
         "loss_hessian",
     ),
     "norm": ("norm", "p"),
-    "data": ("dataset_sha256", "resize", "crop", "channels", "skip", "limit", "indices"),
+    "data": ("dataset_sha256", "resize", "crop", "channels", "skip", "limit", "indices", "shard"),
     "beta": ("softplus_beta",),
 }  # fmt: skip
 IMAGES = ("dataset_sha256", "resize", "crop", "channels")  # with these equal, an index means the same image

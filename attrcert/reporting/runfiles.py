@@ -16,7 +16,7 @@ from attrcert.records import parse
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
 ALWAYS = ("index", "status", *CASE, "radii_tried")
-INCOMPLETE = ("running", "interrupted", "failed")  # states of a manifest
+INCOMPLETE = ("running", "interrupted", "failed", "incomplete")  # states of a manifest
 MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 Case = tuple[tuple[str, Cell], ...]
 

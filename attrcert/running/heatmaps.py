@@ -50,7 +50,7 @@ def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Certify | None, list[Fa
     others, keep = unusable(batch, logits, config)
     if not keep:
         return None, failed + others
-    certify = Certify(run.classifier, picked(batch, keep), logits[keep], config, run.points, len(run.data.indices))
+    certify = Certify(run.classifier, picked(batch, keep), logits[keep], config, run.points, len(run.data.selected))
     return certify, failed + others
 
 

@@ -39,7 +39,7 @@ from attrcert.running.methods import canonical, configuration, explainer, torch_
 from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
-from attrcert.vocabulary import NormKind
+from attrcert.vocabulary import NormKind, indices_text
 
 PROBED = 64
 USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
@@ -133,7 +133,7 @@ class Run:
     def _rows_of(self, save: Deltas | None) -> RowsOf:
         config = self.config
         if isinstance(config, SmoothConfig):
-            return partial(smooth_rows, config=config, points=self.points, samples=len(self.data.indices))
+            return partial(smooth_rows, config=config, points=self.points, samples=len(self.data.selected))
         assert isinstance(config, BoundConfig)
         if isinstance(config, AttackConfig):
             return with_derivatives(config, partial(attack_subject, setting=Setting(self.target, save)), self.prover)
@@ -162,7 +162,7 @@ class Run:
             "bounded": f"{configuration(config)['attribution']} of {classes}{smoothed}, "
             f"perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
             "activations": self._twin(),
-            "failure": _sharing(config, len(self.data.indices)) if isinstance(config, SmoothConfig) else None,
+            "failure": _sharing(config, len(self.data.selected)) if isinstance(config, SmoothConfig) else None,
             "measured": "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
             if isinstance(config, AttackConfig) and config.measure_on == "relu"
             else None,
@@ -185,6 +185,7 @@ class Run:
             "fidelity": asdict(self.fidelity) if self.fidelity else None,
             "findings": [asdict(finding) for finding in self.findings],
             "facts": self.facts(),
+            "samples": indices_text(self.data.selected),
         }
 
 
@@ -313,18 +314,18 @@ def input_size(data: DataSpec) -> int:
 
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
-    """Some of the run's first usable images; the shape of the first one is the run's."""
+    """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
     reason = ""
-    for place, index in enumerate(data.indices):
+    for place, index in enumerate(data.selected):
         try:
             shape = tuple(data.images[index][0].shape)
         except SampleError as error:
             reason = error.message
             continue
-        batch, _ = read(data.images, data.indices[place : place + PROBED], shape, device=device, dtype=dtype)
+        batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
         return batch.images, list(batch.labels)
-    raise DataError(f"none of the {len(data.indices)} images can be used: {reason}")
+    raise DataError(f"none of the {len(data.selected)} images can be used: {reason}")
 
 
 def bound(model: Model, data: Any = None, **settings: Any) -> list[Row]:

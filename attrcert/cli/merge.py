@@ -1,0 +1,30 @@
+"""`attrcert merge`: one CSV of the CSVs of shards."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from attrcert.cli.console import talk
+
+
+def merge(
+    files: Annotated[list[Path], typer.Argument(help="The CSVs of all shards.", show_default=False)],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write; its manifest goes beside it.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what --out holds.")] = False,
+) -> None:
+    """Join the CSVs of runs with --shard 1/N to N/N into the one that a run without --shard would have written.
+
+    Files of different runs are refused, with what differs. Missing samples are told, with exit code 4; the run's own command
+    without --shard, with --out and --resume, computes them.
+    """
+    from attrcert.reporting.merging import merge as join
+    from attrcert.vocabulary import indices_text
+
+    merged = join(files)
+    merged.write(out, overwrite=overwrite)
+    talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")
+    if merged.missing:
+        talk(f"missing: {len(merged.missing)} samples: {indices_text(merged.missing)}", style="yellow")
+        talk("hint: the command of the shards without --shard, with this --out and --resume, computes them")
+        raise typer.Exit(4)

@@ -1,0 +1,124 @@
+"""One CSV of the CSVs of shards: what several machines computed, as if one had."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attrcert.columns import Cell, Column, Row
+from attrcert.errors import UsageError
+from attrcert.records import RowFile
+from attrcert.reporting.runfiles import RunTable, read_table
+from attrcert.vocabulary import parse_indices
+
+SHARD = "shard"  # the one key in which identities may differ
+OWN = ("schema", "command", "identity", "deltas", "batch_size")  # what a manifest says of its own file
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The rows of all files in the order of the samples, the samples that no file has, and the manifest's parts."""
+
+    command: str
+    identity: Mapping[str, Any]
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    missing: tuple[int, ...]
+    facts: Mapping[str, Any]
+
+    @property
+    def samples(self) -> int:
+        return len({row["index"] for row in self.rows})
+
+    def write(self, path: Path, *, overwrite: bool) -> None:
+        """A CSV and a manifest that a run with the same settings, but without --shard, can resume."""
+        file = RowFile(path, self.command, self.identity, columns=self.columns, rows_per_sample=1, overwrite=overwrite)
+        file.append(self.rows)
+        file.write_manifest(self.facts)
+
+
+def merge(paths: Sequence[Path]) -> Merged:
+    """Refuses files that are not shards of one run, and a sample that two of them have."""
+    tables = [read_table(path) for path in paths]
+    first = tables[0]
+    for table in tables:
+        _check(first, table)
+    expected = _expected(tables)
+    rows: dict[int, list[Row]] = {}
+    homes: dict[int, str] = {}
+    for table in tables:
+        for index, of_sample in _by_sample(table).items():
+            if index in homes:
+                raise UsageError(f"sample {index} is in {homes[index]} and in {table.name}", hint="give one of them")
+            rows[index], homes[index] = of_sample, table.name
+    each = max(map(len, rows.values()), default=0)
+    rows = {
+        index: of_sample for index, of_sample in rows.items() if len(of_sample) == each
+    }  # a kill may tear one apart
+    missing = tuple(index for index in expected if index not in rows)
+    ordered = tuple(row for index in expected for row in rows.get(index, ()))
+    columns = tuple(column for name in first.header if (column := first.column(name)) is not None)
+    return Merged(first.command, _identity(first), columns, ordered, missing, _facts(tables, ordered, missing))
+
+
+def _manifest(table: RunTable) -> Mapping[str, Any]:
+    if table.manifest is None:
+        raise UsageError(f"{table.name} has no manifest, so it is not known which run it is a shard of")
+    return table.manifest
+
+
+def _identity(table: RunTable) -> dict[str, Any]:
+    return {**_manifest(table)["identity"], SHARD: None}
+
+
+def _check(first: RunTable, other: RunTable) -> None:
+    ours, theirs = _identity(first), _identity(other)
+    differing = [
+        f"{key} is {ours.get(key)!r} in the first and {theirs.get(key)!r} in the second"
+        for key in dict.fromkeys((*ours, *theirs))
+        if ours.get(key) != theirs.get(key)
+    ]
+    if first.command != other.command or differing:
+        raise UsageError(
+            f"{first.name} and {other.name} are not shards of one run: " + ("; ".join(differing) or "other commands")
+        )
+    if first.header != other.header:
+        raise UsageError(f"{first.name} and {other.name} have other columns")
+
+
+def _expected(tables: Sequence[RunTable]) -> tuple[int, ...]:
+    """All samples of the whole run."""
+    told = {str(_manifest(table).get("samples") or "") for table in tables}
+    if len(told) != 1 or "" in told:
+        raise UsageError("the manifests do not agree on the samples of the whole run", hint="run the shards again")
+    expected = parse_indices(told.pop())
+    beyond = {int(cell or 0) for table in tables for cell in table.cells["index"]} - set(expected)
+    if beyond:
+        raise UsageError(f"sample {min(beyond)} does not belong to the run that the manifests tell of")
+    return expected
+
+
+def _by_sample(table: RunTable) -> dict[int, list[Row]]:
+    names = list(table.cells)
+    found: dict[int, list[Row]] = {}
+    for cells in zip(*table.cells.values(), strict=True):
+        row: dict[str, Cell] = dict(zip(names, cells, strict=True))
+        found.setdefault(int(row["index"] or 0), []).append(row)
+    return found
+
+
+def _facts(tables: Sequence[RunTable], rows: Sequence[Row], missing: Sequence[int]) -> dict[str, Any]:
+    manifests = [_manifest(table) for table in tables]
+    return {
+        **{key: value for key, value in manifests[0].items() if key not in OWN},
+        "merged": [
+            {"file": table.name, SHARD: manifest["identity"].get(SHARD)}
+            for table, manifest in zip(tables, manifests, strict=True)
+        ],
+        "started": min(str(manifest.get("started", "")) for manifest in manifests),
+        "ended": max(str(manifest.get("ended", "")) for manifest in manifests),
+        "state": "incomplete" if missing else "complete",
+        "rows": len(rows),
+        "status": dict(Counter(str(row["status"]) for row in rows)),
+    }
