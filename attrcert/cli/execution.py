@@ -46,10 +46,11 @@ def execute(
 
     results.needs_file(deltas)
     rules = results.rules(config.columns)
+    engine = choices.made_engine()
     run = open_run(model, data, config, choices.options())
     if jacobians:
         check_jacobians(run, jacobians)
-    rows = compute(run, results, deltas=deltas)
+    rows = compute(run, results, engine, deltas=deltas)
     if jacobians and results.out:
         for failed in write_jacobians(run, jacobians, jacobian_file(results.out)):
             talk(failed, style="yellow")

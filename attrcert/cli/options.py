@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
     from attrcert.reporting.rules import Rule
+    from attrcert.running.engines import Engine
     from attrcert.running.runs import RunOptions
 
 METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", "Run", "Output"
 FORMATS = ("table", "json", "csv", "markdown")
+ENGINES = ("local", "ray")
 BUNDLED_LIMIT = 64
 DEFAULTS = BoundConfig()
 
@@ -330,6 +332,26 @@ class RunGroup:
         float,
         typer.Option(min=0, max=1, help="Exit 4 if a larger share of samples has no figure.", rich_help_panel=RUN),
     ] = 0.0
+    engine: Annotated[
+        str, typer.Option(help="Where batches are computed: local, or ray (needs attrcert[ray]).", rich_help_panel=RUN)
+    ] = "local"
+    workers: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Processes (local) or actors (ray), each with a model of its own.", rich_help_panel=RUN
+        ),
+    ] = 1
+    ray_address: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a Ray cluster, or auto for the one of this machine. Default: Ray is started here.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    gpus_per_worker: Annotated[
+        float, typer.Option(min=0, help="GPUs, or a share of one, that Ray gives to each worker.", rich_help_panel=RUN)
+    ] = 0.0
 
     def settings(self) -> dict[str, Any]:
         """Those of them that results depend on."""
@@ -338,7 +360,30 @@ class RunGroup:
     def options(self) -> "RunOptions":
         from attrcert.running.runs import RunOptions
 
-        return RunOptions(self.device, size(self.batch_size), self.memory)
+        sharing = self.workers if self.engine == "local" else 1
+        return RunOptions(self.device, size(self.batch_size), self.memory, sharing)
+
+    def made_engine(self) -> "Engine":
+        """Who computes."""
+        from functools import partial
+
+        from attrcert.running.engines import Here, Spread
+
+        if self.engine not in ENGINES:
+            raise UsageError(f"--engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
+        if self.engine == "local":
+            if self.ray_address is not None or self.gpus_per_worker:
+                raise UsageError("--ray-address and --gpus-per-worker go with --engine ray")
+            if self.workers == 1:
+                return Here()
+            from attrcert.running.local_workers import Processes
+
+            return Spread(partial(Processes, workers=self.workers), self.workers)
+        try:
+            from attrcert.running.ray_workers import Actors
+        except ModuleNotFoundError as error:
+            raise UsageError("--engine ray needs Ray", hint="pip install 'attrcert[ray]'") from error
+        return Spread(partial(Actors, address=self.ray_address, gpus=self.gpus_per_worker), self.workers)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,14 @@ from attrcert.records import RowFile
 
 if TYPE_CHECKING:
     from attrcert.running.deltas import DeltaFile
+    from attrcert.running.engines import Engine
     from attrcert.running.runs import Run
 
 
-def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> list[Row]:
-    """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed."""
+def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path | None = None) -> list[Row]:
+    """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
+    from attrcert.running.engines import fitting
+
     kept = _delta_file(deltas, results)
     file, quiet = _row_file(run, results, deltas), results.quiet
     if kept:
@@ -33,7 +36,8 @@ def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> 
         _warn_of_findings(run)
     rows: list[Row] = list(file.rows) if file else []
     done = file.finished if file else frozenset()
-    size = int(file.earlier.get("batch_size", run.batch_size)) if file else run.batch_size
+    size = fitting(run, engine)
+    size = int(file.earlier.get("batch_size", size)) if file else size
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
     if deltas and results.out:
         facts["deltas"] = os.path.relpath(deltas, results.out.parent)
@@ -44,8 +48,9 @@ def compute(run: "Run", results: OutputGroup, *, deltas: Path | None = None) -> 
         _manifest(file, facts, total, kept),
         _interruptible(),
         _progress(doing, total, len(done), quiet=quiet) as advance,
+        closing(engine(run, finished=done, size=size, save=kept, warn=_silent if quiet else _warn)) as found,
     ):
-        for batch in run.rows(finished=done, size=size, save=kept, warn=_silent if quiet else _warn):
+        for batch in found:
             with _uninterrupted():
                 if file:
                     file.append(batch)

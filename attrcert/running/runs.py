@@ -68,6 +68,7 @@ class RunOptions:
     device: str = "auto"
     batch_size: int | None = None
     memory: str = DEFAULT_MEMORY
+    sharing: int = 1  # workers that share the memory
 
     def __post_init__(self) -> None:
         parse_bytes(self.memory)
@@ -86,6 +87,16 @@ class RunOptions:
 
 
 @dataclass(frozen=True)
+class Source:
+    """What a run was opened from: another process can open it again."""
+
+    model: ModelSpec
+    data: DataSpec
+    config: RunConfig
+    options: RunOptions
+
+
+@dataclass(frozen=True)
 class Run:
     """A checked model, data and configuration, ready to give rows."""
 
@@ -101,6 +112,7 @@ class Run:
     points: int
     target: Tensor | None = None
     prover: Proving | None = None
+    source: Source | None = None
 
     def rows(
         self,
@@ -114,21 +126,31 @@ class Run:
 
         An attack's perturbations are given to `save` before their rows.
         """
-        size = size or self.batch_size
+        for rows in self._evaluated(self.open_batches(finished, size or self.batch_size), save, warn):
+            yield [row for row in rows if row["index"] not in finished]
+
+    def open_batches(self, finished: Collection[Cell], size: int) -> list[tuple[int, ...]]:
+        """The batches with a sample that is not finished."""
         batches = [self.data.indices[i : i + size] for i in range(0, len(self.data.indices), size)]
-        open_ = [batch for batch in batches if not all(index in finished for index in batch)]
-        found = evaluate(
+        return [batch for batch in batches if not all(index in finished for index in batch)]
+
+    def batch(self, indices: tuple[int, ...], *, save: Deltas | None, warn: Callable[[str], None]) -> list[Row]:
+        """The rows of one batch."""
+        return next(self._evaluated([indices], save, warn))
+
+    def _evaluated(
+        self, batches: list[tuple[int, ...]], save: Deltas | None, warn: Callable[[str], None]
+    ) -> Iterator[list[Row]]:
+        return evaluate(
             self.classifier,
             self.data.images,
-            open_,
+            batches,
             self.config,
             self._rows_of(save),
             device=self.device,
             shape=self.shape,
             warn=warn,
         )
-        for rows in found:
-            yield [row for row in rows if row["index"] not in finished]
 
     def _rows_of(self, save: Deltas | None) -> RowsOf:
         config = self.config
@@ -192,7 +214,8 @@ class Run:
 def open_run(model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions) -> Run:
     """Load what the specifications name, and check it."""
     loaded, images, device = _load(model, data, config, options)
-    return prepare(loaded, images, config, options, device)
+    run = prepare(loaded, images, config, options, device)
+    return replace(run, source=Source(model, data, config, options))
 
 
 def examine(model: ModelSpec, data: DataSpec, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
@@ -220,7 +243,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
     x, labels = first_images(data, device=device, dtype=torch_dtype(config))
     if isinstance(config, BoundConfig) and config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
         check_size(x[0].numel(), x.element_size())
-    memory = parse_bytes(options.memory)
+    memory = parse_bytes(options.memory) // options.sharing
     with classifier.prepared():
         measured, findings = before_run(classifier, x, labels, needs=_need(config))
         logits = classifier(x[:1])

@@ -1,0 +1,169 @@
+"""Where batches are computed: in this process, or by workers that may die, each with a model of its own."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from attrcert.columns import Cell, Row
+from attrcert.errors import AttrcertError
+from attrcert.running.attacking import Deltas
+from attrcert.running.runs import Run, Source, open_run
+
+BATCHES_EACH = 4  # so that no worker waits long for the last one
+DEATHS = 3  # of workers at one batch, after which the batch is to blame
+Indices = tuple[int, ...]
+
+
+class EngineError(AttrcertError):
+    """The workers cannot go on."""
+
+
+class Engine(Protocol):
+    """Rows of the samples that are not finished, a batch at a time, in whatever order they come."""
+
+    @property
+    def workers(self) -> int: ...
+
+    def __call__(
+        self,
+        run: Run,
+        *,
+        finished: Collection[Cell],
+        size: int,
+        save: Deltas | None,
+        warn: Callable[[str], None],
+    ) -> Generator[list[Row], None, None]: ...
+
+
+@dataclass(frozen=True)
+class Here:
+    """This process, one batch after the other."""
+
+    workers: int = 1
+
+    def __call__(
+        self,
+        run: Run,
+        *,
+        finished: Collection[Cell],
+        size: int,
+        save: Deltas | None,
+        warn: Callable[[str], None],
+    ) -> Generator[list[Row], None, None]:
+        yield from run.rows(finished=finished, size=size, save=save, warn=warn)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker made of a batch."""
+
+    rows: list[Row]
+    kept: dict[str, Tensor]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Died:
+    """A worker is gone, with its batch."""
+
+    reason: str
+
+
+class Worker:
+    """The run, opened once, in a process of its own; the same code whoever started that process."""
+
+    def __init__(self, source: Source, threads: int | None) -> None:
+        if threads:
+            torch.set_num_threads(threads)
+        self._run = open_run(source.model, source.data, source.config, source.options)
+
+    def compute(self, indices: Indices, *, keep: bool) -> Done:
+        done = Done([], {}, [])
+        save = done.kept.update if keep else None
+        done.rows.extend(self._run.batch(indices, save=save, warn=done.warnings.append))
+        return done
+
+
+class Hand(Protocol):
+    """A worker as its employer sees it."""
+
+    def give(self, indices: Indices) -> None: ...
+    def dismiss(self) -> None: ...
+
+
+class Crew(Protocol):
+    """Hires workers and hears from them."""
+
+    def hire(self) -> Hand: ...
+    def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
+        """The first of the busy workers that is done or dead."""
+        ...
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Batches on `workers` workers of a crew; the batch of a dead one is given to another."""
+
+    crew: Callable[[Source, bool], Crew]
+    workers: int
+
+    def __call__(
+        self,
+        run: Run,
+        *,
+        finished: Collection[Cell],
+        size: int,
+        save: Deltas | None,
+        warn: Callable[[str], None],
+    ) -> Generator[list[Row], None, None]:
+        assert run.source is not None  # a command's run has one
+        batches = run.open_batches(finished, size)
+        crew = self.crew(run.source, save is not None)
+        for done in employ(crew, batches, min(self.workers, len(batches)), warn):
+            for message in done.warnings:
+                warn(message)
+            if save and done.kept:
+                save(done.kept)
+            yield [row for row in done.rows if row["index"] not in finished]
+
+
+def fitting(run: Run, engine: Engine) -> int:
+    """The batch size: as asked for, or so small that every worker has a few batches."""
+    if engine.workers == 1 or (run.source and run.source.options.batch_size):
+        return run.batch_size
+    return max(1, min(run.batch_size, -(-len(run.data.indices) // (BATCHES_EACH * engine.workers))))
+
+
+def employ(crew: Crew, batches: Sequence[Indices], workers: int, warn: Callable[[str], None]) -> Iterator[Done]:
+    """Every batch once, as the workers finish them."""
+    waiting, deaths = deque(batches), Counter[Indices]()
+    idle: list[Hand] = []
+    busy: dict[int, tuple[Hand, Indices]] = {}
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < workers:
+                hand = idle.pop() if idle else crew.hire()
+                batch = waiting.popleft()
+                busy[id(hand)] = (hand, batch)
+                hand.give(batch)
+            hand, heard = crew.hear([one for one, _ in busy.values()])
+            _, batch = busy.pop(id(hand))
+            if isinstance(heard, Done):
+                idle.append(hand)
+                yield heard
+                continue
+            deaths[batch] += 1
+            if deaths[batch] == DEATHS:
+                raise EngineError(
+                    f"{DEATHS} workers died of the batch that begins with sample {batch[0]}: {heard.reason}",
+                    hint="a smaller --batch-size or --memory may help; what was finished can be resumed",
+                )
+            warn(f"a worker died ({heard.reason}); its {len(batch)} samples are given to another")
+            waiting.appendleft(batch)
+    finally:
+        for hand in (*idle, *(one for one, _ in busy.values())):
+            hand.dismiss()

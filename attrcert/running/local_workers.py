@@ -1,0 +1,88 @@
+"""Workers that are processes of this machine."""
+
+import multiprocessing
+import os
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from attrcert.errors import AttrcertError
+from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker
+from attrcert.running.runs import Source
+
+
+@dataclass(frozen=True)
+class ProcessHand:
+    process: BaseProcess
+    line: Connection
+
+    def give(self, indices: Indices) -> None:
+        with suppress(OSError):  # then it is dead, which is heard next
+            self.line.send(indices)
+
+    def dismiss(self) -> None:
+        self.line.close()  # an idle worker ends at that
+        self.process.terminate()
+        self.process.join()
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Spawned, not forked: neither threads nor CUDA survive a fork."""
+
+    source: Source
+    keep: bool
+    workers: int
+
+    def hire(self) -> Hand:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe()
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        process = context.Process(target=_serve, args=(theirs, self.source, self.keep, threads), daemon=True)
+        process.start()
+        theirs.close()  # so that its end is heard
+        return ProcessHand(process, ours)
+
+    def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
+        hands = {hand.line: hand for hand in busy if isinstance(hand, ProcessHand)}
+        line = next(line for line in wait(list(hands)) if isinstance(line, Connection))
+        hand = hands[line]
+        try:
+            heard = line.recv()
+        except (EOFError, OSError):
+            hand.process.join()
+            return hand, Died(f"process {hand.process.pid} ended with code {hand.process.exitcode}")
+        if isinstance(heard, Exception):
+            raise heard
+        return hand, heard
+
+
+def _serve(line: Connection, source: Source, keep: bool, threads: int) -> None:
+    """A worker's life: batches in, rows out, until the line is closed. Ctrl-C is its employer's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        worker = _attempt(line, partial(Worker, source, threads))
+        while worker is not None:
+            done = _attempt(line, partial(worker.compute, line.recv(), keep=keep))
+            if done is None:
+                return
+            line.send(done)
+    except (EOFError, OSError):
+        return
+
+
+def _attempt(line: Connection, act: Callable[[], Any]) -> Any:
+    """The result, or None when the error was told instead."""
+    try:
+        return act()
+    except AttrcertError as error:
+        line.send(error)
+    except Exception:
+        line.send(EngineError(f"a worker failed:\n{traceback.format_exc()}"))
+    return None

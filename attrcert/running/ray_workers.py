@@ -1,0 +1,70 @@
+"""Workers that are actors of a Ray cluster."""
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import ray
+
+from attrcert.errors import AttrcertError, UsageError
+from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker
+from attrcert.running.runs import Source
+
+
+@dataclass
+class ActorHand:
+    actor: Any
+    keep: bool
+    pending: Any = field(default=None)
+
+    def give(self, indices: Indices) -> None:
+        self.pending = self.actor.compute.remote(indices, keep=self.keep)
+
+    def dismiss(self) -> None:
+        ray.kill(self.actor)
+
+
+@dataclass(frozen=True)
+class Actors:
+    """One model per actor; every node must see the checkpoint and the data under the same path, and have attrcert installed."""
+
+    source: Source
+    keep: bool
+    address: str | None
+    gpus: float
+
+    def __post_init__(self) -> None:
+        if ray.is_initialized():
+            return
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody of itself
+        try:
+            ray.init(address=self.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise UsageError(
+                f"no Ray cluster can be reached at {self.address}: {error}",
+                hint="--ray-address auto finds the one that `ray start` made on this machine; without it Ray starts here",
+            ) from error
+
+    def hire(self) -> Hand:
+        actor = ray.remote(Worker).options(num_cpus=1, num_gpus=self.gpus, max_restarts=0)
+        return ActorHand(actor.remote(self.source, None), self.keep)
+
+    def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
+        hands = {hand.pending: hand for hand in busy if isinstance(hand, ActorHand)}
+        (ready, *_), _ = ray.wait(list(hands), num_returns=1)
+        try:
+            return hands[ready], ray.get(ready)
+        except ray.exceptions.RayActorError as error:
+            if isinstance(error, ray.exceptions.ActorDiedError) and "creation task" in str(error):
+                raise _told(error) from error
+            return hands[ready], Died(f"its actor is gone: {str(error).splitlines()[0]}")
+        except ray.exceptions.RayTaskError as error:
+            raise _told(error) from error
+
+
+def _told(error: Exception) -> AttrcertError:
+    """The worker's own error."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, AttrcertError) else EngineError(f"a worker failed:\n{error}")

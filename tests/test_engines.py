@@ -1,0 +1,229 @@
+"""Whoever computes the batches, the rows are the same; a worker that is killed costs time, not rows."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from reference.program import attrcert
+
+from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, employ
+
+BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
+QUICK = ("bound", "--limit", 16, "--batch-size", 2, "--eps", "0.1,0.2", "--quiet")
+
+
+@dataclass
+class Puppet:
+    """A worker that dies of some of what it is given."""
+
+    given: list[Indices] = field(default_factory=list)
+    dismissed: bool = False
+
+    def give(self, indices: Indices) -> None:
+        self.given.append(indices)
+
+    def dismiss(self) -> None:
+        self.dismissed = True
+
+
+@dataclass
+class Puppets:
+    """`deaths` says how many workers a batch kills; the last one who was given something is heard first."""
+
+    deaths: Counter[Indices] = field(default_factory=Counter)
+    hired: list[Puppet] = field(default_factory=list)
+    most: int = 0
+
+    def hire(self) -> Hand:
+        self.hired.append(Puppet())
+        return self.hired[-1]
+
+    def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
+        self.most = max(self.most, len(busy))
+        hand = busy[-1]
+        assert isinstance(hand, Puppet)
+        batch = hand.given[-1]
+        if self.deaths[batch]:
+            self.deaths[batch] -= 1
+            return hand, Died("killed")
+        return hand, Done([{"index": index} for index in batch], {}, [])
+
+
+def indices(done: Sequence[Done]) -> list[int]:
+    return sorted(int(row["index"]) for one in done for row in one.rows)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_batch_is_done_once_by_no_more_workers_than_asked_for(workers):
+    crew = Puppets()
+    done = list(employ(crew, BATCHES, workers, lambda message: None))
+    assert indices(done) == list(range(7))
+    assert (len(crew.hired), crew.most) == (workers, workers)
+    assert all(hand.dismissed for hand in crew.hired)
+
+
+def test_the_batch_of_a_dead_worker_is_given_to_another_and_told():
+    crew, told = Puppets(Counter({(2, 3): DEATHS - 1})), []
+    done = list(employ(crew, BATCHES, 2, told.append))
+    assert indices(done) == list(range(7))
+    assert len(told) == DEATHS - 1
+    assert "2 samples are given to another" in told[0]
+    assert len(crew.hired) == 2 + DEATHS - 1
+
+
+def test_a_batch_that_kills_every_worker_ends_the_run_with_the_samples_name():
+    crew = Puppets(Counter({(2, 3): DEATHS}))
+    found: list[Done] = []
+    with pytest.raises(EngineError, match="the batch that begins with sample 2"):
+        found.extend(employ(crew, BATCHES, 1, lambda message: None))
+    assert crew.hired[-1].given[-1] == (2, 3)
+
+
+def test_workers_are_dismissed_when_nobody_listens_any_more():
+    crew = Puppets()
+    working = employ(crew, BATCHES, 2, lambda message: None)
+    next(working)
+    working.close()
+    assert crew.hired
+    assert all(hand.dismissed for hand in crew.hired)
+
+
+def rows_of(path: Path) -> dict[tuple[str, str], dict[str, str]]:
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    found = {(row["index"], row["eps"]): row for row in rows}
+    assert len(found) == len(rows), "a row is there twice"
+    return found
+
+
+def assert_same_rows(one: Path, other: Path) -> None:
+    ours, theirs = rows_of(one), rows_of(other)
+    assert ours.keys() == theirs.keys()
+    for key, row in ours.items():
+        for name, text in row.items():
+            if name in ("T_e", "xi_upper", "T_c_deg", "g_norm"):
+                assert float(text or 0) == pytest.approx(float(theirs[key][name] or 0), rel=1e-5), (key, name)
+            elif name in ("status", "label", "predicted", "seed", "norm", "attribution"):
+                assert text == theirs[key][name]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    """The rows of one process."""
+    path = tmp_path_factory.mktemp("alone") / "rows.csv"
+    done = attrcert(*QUICK, "--out", path)
+    assert done.code == 0, done.err
+    return path
+
+
+@dataclass(frozen=True)
+class Started:
+    process: subprocess.Popen
+    out: Path
+
+    def finish(self) -> str:
+        """Its talk; the exit code must be 0."""
+        talk = self.process.communicate(timeout=300)[1]
+        assert self.process.returncode == 0, talk
+        return talk
+
+
+@pytest.fixture
+def started(tmp_path) -> Callable[..., Started]:
+    """The program in a process of its own, as a scheduler starts it."""
+
+    def start(*words: object, program: Sequence[object] = QUICK[:-1], out: Path = tmp_path / "rows.csv") -> Started:
+        command = [str(word) for word in (sys.executable, "-m", "attrcert", *program, *words, "--out", out)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        return Started(subprocess.Popen(command, text=True, env=environment, **pipes), out)
+
+    return start
+
+
+@pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("ray", 1), ("ray", 2)])
+def test_the_rows_are_those_of_one_process(started, alone, engine, workers):
+    run = started("--engine", engine, "--workers", workers)
+    run.finish()
+    assert_same_rows(run.out, alone)
+
+
+def workers_of(parent: int, mark: str) -> list[int]:
+    """The processes below `parent` whose command line has the mark."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (entry / "stat").exists():
+            stat = (entry / "stat").read_text()
+            parents[int(entry.name)] = int(stat.rpartition(")")[2].split()[1])
+    below, level = [], [parent]
+    while level:
+        level = [pid for pid, above in parents.items() if above in level]
+        below += level
+    return [pid for pid in below if mark in (Path("/proc") / str(pid) / "cmdline").read_text()]
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(("engine", "mark"), [("local", "spawn_main"), ("ray", "ray::Worker")])
+def test_a_worker_killed_in_the_middle_loses_no_row_and_doubles_none(started, alone, engine, mark):
+    run = started("--engine", engine, "--workers", 2, "--batch-size", 1)
+    wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
+    victims = workers_of(run.process.pid, mark)
+    assert len(victims) >= 2
+    os.kill(victims[0], signal.SIGKILL)
+    talk = run.finish()
+    assert "a worker died" in talk
+    assert_same_rows(run.out, alone)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_what_one_engine_left_another_resumes(started, alone, tmp_path, engine):
+    half = tmp_path / "half.csv"
+    lines = alone.read_text().splitlines(keepends=True)
+    half.write_text("".join(lines[:10]) + lines[10][:20])  # four samples, half of the fifth, and a torn line
+    manifest = Path(f"{alone}.json").read_text().replace('"complete"', '"interrupted"')
+    Path(f"{half}.json").write_text(manifest)
+    run = started("--engine", engine, "--workers", 2, "--resume", out=half)
+    run.finish()
+    assert_same_rows(half, alone)
+    assert half.read_text().splitlines()[1:9] == alone.read_text().splitlines()[1:9]
+
+
+def test_perturbations_come_home_from_workers(started, tmp_path):
+    from safetensors.torch import load_file
+
+    attack = ("attack", "--limit", 4, "--batch-size", 2, "--steps", 3, "--random-draws", 5, "--restarts", 0)
+    for name, words in (("one", ()), ("two", ("--workers", 2))):
+        kept = ("--save-deltas", tmp_path / f"{name}.safetensors")
+        started(*words, *kept, program=attack, out=tmp_path / f"{name}.csv").finish()
+    one, two = (load_file(tmp_path / f"{name}.safetensors") for name in ("one", "two"))
+    assert one.keys() == two.keys()
+    assert all((one[key] - two[key]).norm() <= 1e-4 * (1e-6 + one[key].norm()) for key in one)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--engine", "spark"), "--engine must be one of local, ray, got 'spark'"),
+        (("--ray-address", "auto"), "go with --engine ray"),
+        (("--gpus-per-worker", 1), "go with --engine ray"),
+        (("--workers", 0), "--workers"),
+    ],
+)
+def test_an_engine_that_makes_no_sense_is_refused(words, said):
+    done = attrcert("bound", "--limit", 2, *words)
+    assert done.code == 2
+    assert said in done.said
