@@ -1,0 +1,153 @@
+"""Shards of a run are its samples once each, and their CSVs joined are the run's."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reference.program import attrcert
+
+from attrcert.errors import UsageError
+from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.reporting.merging import merge
+from attrcert.vocabulary import indices_text, parse_indices, parse_shard
+
+RUN = ("bound", "--limit", 5, "--eps", "0.1,0.2", "--batch-size", 1, "--quiet")
+
+
+@given(st.sets(st.integers(0, 60), min_size=1))
+def test_indices_are_read_back_as_they_were_written(indices):
+    assert parse_indices(indices_text(indices)) == tuple(sorted(indices))
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/2", "1/2/3", ""])
+def test_a_shard_is_one_of_n(text):
+    with pytest.raises(UsageError, match="I/N with I from 1 to N"):
+        parse_shard(text)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_shards_have_every_selected_sample_once_and_are_alike_in_size(n):
+    shards = [load_data(DataSpec(indices=(9, 3, 5, 200, 4, 1, 0), shard=(i, n))).indices for i in range(1, n + 1)]
+    assert sorted(index for shard in shards for index in shard) == [0, 1, 3, 4, 5, 9, 200]
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+
+
+def test_a_shard_without_a_sample_is_refused():
+    with pytest.raises(UsageError, match="shard 3/3 of 2 samples has none"):
+        load_data(DataSpec(limit=2, shard=(3, 3)))
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory) -> Path:
+    """A folder with the whole run and its two shards."""
+    home = tmp_path_factory.mktemp("shards")
+    for name, words in (("whole", ()), ("one", ("--shard", "1/2")), ("two", ("--shard", "2/2"))):
+        done = attrcert(*RUN, *words, "--out", home / f"{name}.csv")
+        assert done.code == 0, done.err
+    return home
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as stream:
+        return [{name: text for name, text in row.items() if name != "seconds"} for row in csv.DictReader(stream)]
+
+
+def test_merged_shards_are_the_whole_run_and_its_manifest_is_resumable(shards, tmp_path):
+    out = tmp_path / "merged.csv"
+    done = attrcert("merge", shards / "two.csv", shards / "one.csv", "--out", out)
+    assert done.code == 0, done.err
+    assert "10 rows of 5 samples from 2 files" in done.said
+    assert rows_of(out) == rows_of(shards / "whole.csv")
+    ours, theirs = (json.loads(Path(f"{path}.json").read_text()) for path in (out, shards / "whole.csv"))
+    assert ours["identity"] == theirs["identity"]
+    assert (ours["state"], ours["rows"], ours["status"]) == ("complete", 10, theirs["status"])
+    assert {one["file"]: one["shard"] for one in ours["merged"]} == {
+        str(shards / "one.csv"): [1, 2],
+        str(shards / "two.csv"): [2, 2],
+    }
+    resumed = attrcert(*RUN, "--out", out, "--resume")
+    assert resumed.code == 0, resumed.err
+    assert rows_of(out) == rows_of(shards / "whole.csv")
+
+
+def test_missing_samples_are_told_and_the_run_without_a_shard_computes_them(shards, tmp_path):
+    out = tmp_path / "merged.csv"
+    done = attrcert("merge", shards / "one.csv", "--out", out)
+    assert done.code == 4
+    assert "missing: 2 samples: 1,3" in done.said
+    assert attrcert("gate", out, "--require", "mean(T_e) >= 0").code == 4
+    assert attrcert(*RUN, "--out", out, "--resume").code == 0
+    by_sample = sorted(rows_of(out), key=lambda row: (int(row["index"]), row["eps"]))
+    assert by_sample == rows_of(shards / "whole.csv")
+    assert attrcert("gate", out, "--require", "mean(T_e) >= 0").code == 0
+
+
+def test_a_sample_that_a_kill_tore_apart_is_missing(shards, tmp_path):
+    lines = (shards / "one.csv").read_text().splitlines(keepends=True)
+    (tmp_path / "one.csv").write_text("".join(lines[:-1]))
+    shutil.copy(shards / "one.csv.json", tmp_path / "one.csv.json")
+    merged = merge([tmp_path / "one.csv", shards / "two.csv"])
+    assert merged.missing == (4,)
+    assert {row["index"] for row in merged.rows} == {0, 1, 2, 3}
+
+
+def changed(shards: Path, folder: Path, **identity: object) -> Path:
+    manifest = json.loads((shards / "two.csv.json").read_text())
+    manifest["identity"] |= identity
+    (folder / "two.csv.json").write_text(json.dumps(manifest))
+    return Path(shutil.copy(shards / "two.csv", folder / "two.csv"))
+
+
+def test_shards_of_different_runs_are_refused_with_what_differs(shards, tmp_path):
+    other = changed(shards, tmp_path, norm="linf", checkpoint_sha256="other")
+    done = attrcert("merge", shards / "one.csv", other, "--out", tmp_path / "m.csv")
+    assert done.code == 2
+    assert "norm is 'l2' in the first and 'linf' in the second; checkpoint_sha256 is" in done.said
+    assert not (tmp_path / "m.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        (("one.csv", "one.csv"), "sample 0 is in"),
+        (("one.csv", "whole.csv"), "sample 0 is in"),
+        (("one.csv", "none.csv"), "cannot be read"),
+        (("bare.csv",), "has no manifest"),
+    ],
+)
+def test_files_that_do_not_join_are_refused(shards, tmp_path, files, said):
+    for name in files:
+        if (shards / name).exists():
+            shutil.copy(shards / name, tmp_path / name)
+            shutil.copy(shards / f"{name}.json", tmp_path / f"{name}.json")
+    shutil.copy(shards / "one.csv", tmp_path / "bare.csv")
+    done = attrcert("merge", *(tmp_path / name for name in files), "--out", tmp_path / "m.csv")
+    assert done.code == 2
+    assert said in done.said
+    assert not (tmp_path / "m.csv").exists()
+
+
+def test_merging_overwrites_nothing_unasked(shards, tmp_path):
+    out = tmp_path / "m.csv"
+    out.write_text("mine")
+    words = ("merge", shards / "one.csv", shards / "two.csv", "--out", out)
+    assert attrcert(*words).code == 2
+    assert attrcert(*words, "--overwrite").code == 2  # not a file of attrcert's
+    assert out.read_text() == "mine"
+
+
+def test_a_union_bound_counts_the_samples_of_all_shards(tmp_path):
+    words = ("--smooth", "uniform", "--min-cosine", 0.5, "--samples", 60, "--simultaneous", "--quiet")
+    done = attrcert("max-eps", "--limit", 4, "--shard", "1/2", *words, "--out", tmp_path / "s.csv")
+    assert done.code == 0, done.err
+    manifest = json.loads((tmp_path / "s.csv.json").read_text())
+    assert manifest["facts"]["failure"].startswith("for all 4 samples")
+    whole = attrcert("max-eps", "--limit", 4, *words, "--format", "csv").rows
+    sharded = {row["index"]: row["C_lower"] for row in rows_of(tmp_path / "s.csv")}
+    assert sharded.keys() == {"0", "2"}
+    ours = {row["index"]: float(row["C_lower"]) for row in whole if row["index"] in sharded}
+    assert ours == pytest.approx({index: float(text) for index, text in sharded.items()}, rel=1e-6)
