@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
-from attrcert.vocabulary import Guarantee, SolverStatus, Status
+from attrcert.vocabulary import ERROR_KINDS, Guarantee, SolverStatus, Status
 
 ANY_ANGLE, ANY_COSINE = 180.0, -1.0  # degrees, and their cosine: what holds of any two maps
 Cell = str | int | float | bool | None
@@ -37,7 +37,7 @@ COMMON = (
         "ok, misclassified, vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
         "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
         "no iterate kept the label), not-converged, or error:<kind>",
-        words=tuple(Status),
+        words=(*Status, *(f"error:{kind}" for kind in ERROR_KINDS)),
     ),
     Column(
         "guarantee",

@@ -48,6 +48,11 @@ class Status(StrEnum):
     NOT_CONVERGED = "not-converged"
 
 
+ERROR_KINDS = (  # of a sample that cannot be used
+    "unreadable", "shape", "range", "non-finite", "label", "item", "non-finite-output", "non-finite-derivative", "memory",
+)  # fmt: skip
+
+
 class SolverStatus(StrEnum):
     """How an iterative enclosure ended."""
 

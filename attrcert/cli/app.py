@@ -1,5 +1,6 @@
 """`attrcert`: the commands, and errors as messages with exit codes."""
 
+import io
 import signal
 import sys
 
@@ -61,6 +62,9 @@ def main() -> None:
     """Run a command; an error that a user can act on is two lines on stderr, not a traceback."""
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `attrcert ... | head` ends as other programs do
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         app()
     except AttrcertError as error:

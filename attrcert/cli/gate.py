@@ -128,9 +128,12 @@ def gate(
     }
     limits = {"min_samples": min_samples, "max_incomplete": max_incomplete}
     demanded = _merged(config, given, {name: value for name, value in limits.items() if value is not None})
+    _check(junit)
     verdict = judge_files(files, demanded)
-    _write(verdict, junit)
-    render(verdict, shape)
+    try:
+        _write(verdict, junit)
+    finally:  # a report that cannot be written must not hide the verdict
+        render(verdict, shape)
     code = verdict.outcome.exit_code
     raise typer.Exit(0 if exit_zero and code != 2 else code)
 
@@ -165,6 +168,23 @@ def _merged(config: Path | None, lists: dict[str, Any], limits: dict[str, Any]) 
     return Gate(**{**read, **added, "baseline": lists["baseline"] or read.get("baseline", ()), **limits})
 
 
+def _check(path: Path | None) -> None:
+    """A report replaces a report, and nothing else."""
+    from attrcert.reporting.verdict_texts import JUNIT_MARK
+
+    try:
+        if (
+            path is not None
+            and path.is_file()
+            and JUNIT_MARK not in path.read_text(encoding="utf-8", errors="replace")[:500]
+        ):
+            raise UsageError(
+                f"{path} exists and is not a JUnit report that attrcert wrote", hint="choose another --junit"
+            )
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
 def _write(verdict: "Verdict", path: Path | None) -> None:
     """The reports beside stdout."""
     from attrcert.reporting.verdict_texts import junit, step_summary, verdict_markdown
@@ -173,13 +193,19 @@ def _write(verdict: "Verdict", path: Path | None) -> None:
         _to_file(path, junit(verdict), "w")
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        present = Path(summary).stat().st_size if Path(summary).is_file() else 0
-        _to_file(Path(summary), step_summary(verdict_markdown(verdict) + "\n", present), "a")
+        _to_file(Path(summary), step_summary(verdict_markdown(verdict) + "\n", _size(Path(summary))), "a")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it is not there yet
+        return 0
 
 
 def _to_file(path: Path, text: str, mode: str) -> None:
     try:
-        with path.open(mode, encoding="utf-8") as stream:
+        with path.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -1,6 +1,7 @@
 """`attrcert report`: CSVs as one page to look at."""
 
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,10 +71,13 @@ def _check(target: Path) -> None:
     """A report replaces a report, and nothing else."""
     from attrcert.reporting.documents import is_report
 
-    if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent} to write {target.name} into")
-    if target.is_dir() or (target.exists() and not is_report(target)):
-        raise UsageError(f"{target} exists and is not a report that attrcert wrote", hint="choose another -o")
+    try:
+        if not target.parent.is_dir():
+            raise UsageError(f"there is no folder {target.parent} to write {target.name} into")
+        if target.is_dir() or (target.exists() and not is_report(target)):
+            raise UsageError(f"{target} exists and is not a report that attrcert wrote", hint="choose another -o")
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
 
 
 def _write(page: "Page", target: Path | None, format_: str) -> None:
@@ -83,23 +87,37 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
     if target is None:
         typer.echo(content)
         return
-    part = target.with_name(target.name + ".part")
     try:
-        part.write_text(content, encoding="utf-8")
-        part.replace(target)
+        with NamedTemporaryFile(
+            "w",
+            encoding="utf-8",
+            errors="backslashreplace",
+            dir=target.parent,
+            prefix=f".{target.name[:40]}.",
+            delete=False,
+        ) as part:
+            part.write(content)
+        Path(part.name).chmod(0o644)
+        Path(part.name).replace(target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
     for missing in page.missing:
         talk(missing, style="yellow")
-    talk(f"{target}: {len(content.encode()) / 1e6:.1f} MB, {page.samples.note}")
+    talk(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {page.samples.note}")
 
 
 def _draw(page: "Page", folder: Path) -> None:
+    from itertools import product
+
+    from attrcert.reporting.figures import MARK
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for plot in page.plots:
-            for kind in PLOT_FORMATS:
-                (folder / f"{plot.name}.{kind}").write_bytes(plot.render(kind))
+        for plot, kind in product(page.plots, PLOT_FORMATS):
+            path = folder / f"{plot.name}.{kind}"
+            if path.exists() and MARK.encode() not in path.read_bytes()[:4096]:
+                raise UsageError(f"{path} exists and is not a figure that attrcert drew", hint="choose another --plots")
+            path.write_bytes(plot.render(kind))
     except OSError as error:
         raise UsageError(f"the figures cannot be written into {folder}: {error.strerror}") from error
     talk(f"{len(page.plots)} figures in {folder}")

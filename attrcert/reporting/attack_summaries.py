@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from attrcert.columns import COLUMNS, METRICS, Cell, Row
+from attrcert.columns import COLUMNS, METRICS, Cell, Row, column_named
 from attrcert.reporting.summaries import Summary, TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -68,7 +68,7 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     others = [(metric, column.name) for metric, column in METRICS.items() if metric not in REACHED]
     others.append((TARGET, "target_left"))
     own = {column.name for column in COLUMNS["attack"]}
-    extra = dict.fromkeys(name for row in usable for name in row if name not in own)
+    extra = dict.fromkeys(name for row in usable for name in row if column_named(name, "attack") and name not in own)
     return AttackSummary(
         eps=eps,
         attack=attack,

@@ -39,7 +39,9 @@ ERROR_COLOUR = "#d3566a"
 STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^v<>P"
 INK, INLINE_INK = "#222222", "#0a1b2c"  # of lines and letters; in a page the second one becomes the page's own
+MARK = "attrcert report"  # in every file, so that only its own are replaced
 RASTER = 2000  # points beyond which a scatter is drawn as pixels
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # that XML cannot hold
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a file's name may have dollars
@@ -93,10 +95,12 @@ class Plot:
             self.draw(figure)
             stream = io.BytesIO()
             if format_ == "svg":
-                figure.savefig(stream, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+                metadata = {**dict.fromkeys(("Date", "Format", "Type")), "Creator": MARK}
+                figure.savefig(stream, format="svg", metadata=metadata)
             else:
-                figure.savefig(stream, format=format_, dpi=160, facecolor="white", transparent=False)
-            return stream.getvalue()
+                marked = {"Software": MARK}
+                figure.savefig(stream, format=format_, dpi=160, facecolor="white", transparent=False, metadata=marked)
+            return _CONTROLS.sub(b"?", stream.getvalue()) if format_ == "svg" else stream.getvalue()
 
     def inline(self) -> str:
         """An <svg> element in the page's own ink, whose names do not clash with those of other figures."""
@@ -128,7 +132,7 @@ def _scatter(runs: Sequence[RunRows]) -> Plot | None:
 def _proved_scatter(runs: Sequence[RunRows]) -> Plot | None:
     return _against(
         runs, "T_proved", "scatter-proved", "What attacks reach, against the proved bound",
-        "A point per sample, eps and attack. T_proved holds for every perturbation in the ball: no point lies above the diagonal.",
+        "A point per sample, eps and attack. T_proved holds for every perturbation in the ball: no point may lie above the diagonal.",
     )  # fmt: skip
 
 
@@ -177,6 +181,7 @@ FIGURES = {  # column -> axis label, whether more is worse
     "cosine": "certified cosine",
     "radius_min": "smallest certified radius",
 }
+LEAST = ("cosine",)  # a sample without it counts below all others
 LIMITED = {"T_c_deg": 180.0, "angle_proved_deg": 180.0}  # where nothing follows the curve ends below 1
 
 
@@ -199,7 +204,8 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
             axes.remove()
         for axes, (column, series) in zip(grid.flat, panels.items(), strict=False):
             for label, (place, style, values, total) in series.items():
-                heights = np.arange(len(values) + 1) / total
+                missing = total - len(values) if column in LEAST else 0
+                heights = (missing + np.arange(len(values) + 1)) / total
                 axes.step(
                     [values[0], *values], heights, where="post", label=label, color=_colour(place), linestyle=style
                 )
@@ -227,12 +233,16 @@ def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, l
 def _cases(run: RunRows) -> Iterable[tuple[str, list[Row]]]:
     """Rows by what makes a bound of the run: eps, threshold, radius."""
     chosen = any(row.get("radii_tried") for row in run.rows)
-    keys = ("eps", "threshold") if chosen else ("eps", "threshold", "radius")
+    keys = ("eps", "threshold_kind", "threshold", *(() if chosen else ("radius",)))
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in run.usable:
         groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
     for case, rows in groups.items():
-        words = [f"{key} {value:.6g}" for key, value in zip(keys, case, strict=True) if value is not None]
+        told = dict(zip(keys, case, strict=True))
+        kind = told.pop("threshold_kind") or "threshold"
+        words = [
+            f"{kind if key == 'threshold' else key} {value:.6g}" for key, value in told.items() if value is not None
+        ]
         yield ", ".join(words), rows
 
 

@@ -1,6 +1,7 @@
 """Pictures of samples: input, attribution, what an attack made of them; and Jacobians as heatmaps. From saved arrays alone."""
 
 import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,15 +57,27 @@ class Arrays:
             raise UsageError(f"{path} is not a file of {mark} that attrcert wrote")
         self.names = frozenset(self._file.keys())
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        array: np.ndarray = self._file.get_tensor(name)
-        return array.astype(np.float64)
+    def image(self, name: str) -> np.ndarray:
+        """Channels first."""
+        array = self.array(name)
+        if array.ndim != 3 or not array.size:
+            raise UsageError(f"{name} must be an image with channels, got the shape {array.shape}")
+        return array
+
+    def array(self, name: str) -> np.ndarray:
+        try:
+            array: np.ndarray = self._file.get_tensor(name).astype(np.float64)
+        except (SafetensorError, TypeError, ValueError, AttributeError) as error:
+            raise UsageError(f"{name} cannot be read: {error}") from error
+        if not np.isfinite(array).all():
+            raise UsageError(f"{name} must be finite")
+        return array
 
 
 def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:
     """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
     column = ranking("attack", rows)
-    having = [row for row in rows if _key(row) in arrays.names and f"{_key(row)}/map" in arrays.names]
+    having = [row for row in rows if _names(row) <= arrays.names]
     order = _of_each_sample(sorted(having, key=lambda row: -badness(row, column, "attack")))
     least = order[each:][::-1][:each]
     parts = [("moved most", order[:each]), ("moved least", least)]
@@ -83,6 +96,12 @@ def _key(row: Row) -> str:
     return f"index={row.get('index')}/eps={row.get('eps')!r}/attack={row.get('attack')}"
 
 
+def _names(row: Row) -> set[str]:
+    """The arrays that a card needs."""
+    key = _key(row)
+    return {key, f"{key}/map", f"index={row.get('index')}/input", f"index={row.get('index')}/map"}
+
+
 def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
     """The first row of every sample."""
     first: dict[object, Row] = {}
@@ -93,8 +112,16 @@ def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
 
 def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
     index, key = row["index"], _key(row)
-    image, delta = arrays[f"index={index}/input"], arrays[key]
-    before, after = (arrays[name].sum(axis=0) for name in (f"index={index}/map", f"{key}/map"))
+    image, delta = arrays.image(f"index={index}/input"), arrays.image(key)
+    old, new = arrays.image(f"index={index}/map"), arrays.image(f"{key}/map")
+    length, told_length = float(np.linalg.norm(old)), row.get("g_norm")
+    if not image.shape == delta.shape == old.shape == new.shape:
+        raise UsageError(f"the arrays of sample {index} have different shapes")
+    if isinstance(told_length, float) and not np.isclose(length, told_length, rtol=1e-3):
+        raise UsageError(
+            f"they are of another run: |g| of sample {index} is {length:.5g}, and its row says {told_length:.5g}"
+        )
+    before, after = old.sum(axis=0), new.sum(axis=0)
     scale = max(np.abs(before).max(), np.abs(after).max())
     told = ("T_hat_c_deg", "T_c_deg", "T_hat_e", "T_e", "tightness", "status")
     return Card(
@@ -122,7 +149,8 @@ def _picture(label: str, rgb: np.ndarray, title: str = "") -> Picture:
 
 def jacobians(name: str, arrays: Arrays) -> Gallery | None:
     """The matrices that were saved, with the direction that moves the linearised attribution most."""
-    indices = sorted(int(key.split("/")[0].removeprefix("index=")) for key in arrays.names if key.endswith("/jacobian"))
+    named = (re.fullmatch(r"index=(\d+)/jacobian", key) for key in arrays.names)
+    indices = sorted(int(match[1]) for match in named if match)
     cards = tuple(_jacobian_card(index, arrays) for index in indices)
     note = (
         "Entry (i, j) of the Jacobian says how much pixel j moves entry i of the attribution: red raises it, blue lowers it, on a "
@@ -132,7 +160,9 @@ def jacobians(name: str, arrays: Arrays) -> Gallery | None:
 
 
 def _jacobian_card(index: int, arrays: Arrays) -> Card:
-    J, image = arrays[f"index={index}/jacobian"], arrays[f"index={index}/input"]
+    J, image = arrays.array(f"index={index}/jacobian"), arrays.image(f"index={index}/input")
+    if J.ndim != 2 or J.shape[1] != image.size:
+        raise UsageError(f"the Jacobian of sample {index} has the shape {J.shape}, and its input {image.shape}")
     direction, xi = _top(J)
     shrunk = _blocks(J)
     return Card(
@@ -140,7 +170,7 @@ def _jacobian_card(index: int, arrays: Arrays) -> Card:
         figures=(("size", f"{J.shape[0]} x {J.shape[1]}"), ("xi_max, by power iteration", f"{xi:.5g}")),
         pictures=(
             _picture("input", grey_or_colour(image)),
-            _picture("attribution", coloured(arrays[f"index={index}/map"].sum(axis=0))),
+            _picture("attribution", coloured(arrays.image(f"index={index}/map").sum(axis=0))),
             replace(_picture("Jacobian", coloured(np.sign(shrunk) * np.sqrt(np.abs(shrunk)))), wide=True),
             _picture("direction that moves it most", coloured(direction.reshape(image.shape).sum(axis=0))),
         ),

@@ -84,10 +84,21 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
         judgements += [attempted(rule, tables, gate) for rule in rules]
         if allowances and baselines:
             judgements += _compared(allowances, tables, baselines, gate)
-        judgements.append(judge_completeness(tables, gate.waived, gate.max_incomplete))
+        judgements.append(judge_completeness((*tables, *baselines), gate.waived, gate.max_incomplete))
     seen = {int(index or 0) for table in tables for index in table.cells["index"]}
     unused = tuple(waiver for waiver in gate.waive if waiver.index not in seen)
-    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused)
+    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, _alone(tables, baselines))
+
+
+def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[str, ...]:
+    """Files that have no counterpart, where there are baselines."""
+    if not baselines:
+        return ()
+    new, old = {table.kind for table in tables}, {table.kind for table in baselines}
+    return (
+        *(f"{table.name} has no baseline and is not compared" for table in tables if table.kind not in old),
+        *(f"{table.name} is a baseline of none of the files" for table in baselines if table.kind not in new),
+    )
 
 
 def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
@@ -148,7 +159,7 @@ def read_gate(path: Path) -> dict[str, Any]:
         whole = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"the configuration {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"the configuration {path} is not TOML: {error}") from error
     table = whole.get("gate")
     if not isinstance(table, dict):
@@ -196,7 +207,9 @@ def _waivers(value: Any, where: str, _: Path) -> tuple[Waiver, ...]:
 
 def _paths(value: Any, where: str, home: Path) -> tuple[Path, ...]:
     """Relative to the configuration's folder."""
-    return tuple(home / one for one in _words([value] if isinstance(value, str) else value, where, home))
+    return tuple(
+        home / one.replace("\0", "?") for one in _words([value] if isinstance(value, str) else value, where, home)
+    )
 
 
 def _words(value: Any, where: str, _: Path) -> tuple[str, ...]:
@@ -212,10 +225,16 @@ def _listed(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _number(value: Any, where: str, _: Path) -> Any:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UsageError(f"{where} must be a number, got {value!r}")
+def _whole(value: Any, where: str, _: Path) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 10**9:
+        raise UsageError(f"{where} must be a whole number, got {str(value)[:30]}")
     return value
+
+
+def _share(value: Any, where: str, _: Path) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise UsageError(f"{where} must be a share between 0 and 1, got {str(value)[:30]}")
+    return float(value)
 
 
 _FIELDS: Mapping[str, Callable[[Any, str, Path], Any]] = {
@@ -224,6 +243,6 @@ _FIELDS: Mapping[str, Callable[[Any, str, Path], Any]] = {
     "baseline": _paths,
     "waive": _waivers,
     "allow_mismatch": _words,
-    "min_samples": _number,
-    "max_incomplete": _number,
+    "min_samples": _whole,
+    "max_incomplete": _share,
 }

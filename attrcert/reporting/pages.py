@@ -10,6 +10,7 @@ from attrcert.errors import UsageError
 from attrcert.reporting.figures import Plot, RunRows, plots
 from attrcert.reporting.galleries import Arrays, Gallery, galleries, jacobians
 from attrcert.reporting.overviews import overview
+from attrcert.reporting.promises import broken
 from attrcert.reporting.rules import parse_rule
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.reporting.selections import select_present, statistic
@@ -142,8 +143,19 @@ def _part(run: _Run) -> Part:
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
-        tables=overview(run.table.command, run.rows, {}),
+        tables=_tables(run),
     )
+
+
+def _tables(run: _Run) -> tuple[TextTable, ...]:
+    """Rows that were edited by hand may hold what no summary is made of."""
+    try:
+        return overview(run.table.command, run.rows, {})
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{run.path} cannot be summarised: {type(error).__name__}: {error}",
+            hint="was it edited, or written by another version?",
+        ) from error
 
 
 def _promises(run: _Run) -> list[tuple[str, str]]:
@@ -162,7 +174,10 @@ def _warnings(run: _Run) -> list[str]:
         found.append(f"{run.path.name} has no manifest: model, data and settings are not known")
     if failed := sum(run.table.failed):
         found.append(f"{failed} rows have no figure (error)")
-    for finding in run.manifest.get("findings") or ():
+    if exceeded := len(broken(run.rows)):
+        found.append(f"an attack exceeded a proved or confidence bound on {exceeded} rows: something is wrong")
+    findings = run.manifest.get("findings")
+    for finding in findings if isinstance(findings, list) else ():
         if isinstance(finding, dict) and finding.get("level") == "warn":
             found.append(f"{finding.get('check')}: {finding.get('message')}")
     return found

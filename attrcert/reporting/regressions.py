@@ -1,15 +1,15 @@
 """Whether a run is worse than a baseline: the same figure of both, paired by sample, with a bootstrap interval of the difference."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from attrcert.errors import UsageError
 from attrcert.reporting.rules import Allowance
-from attrcert.reporting.runfiles import RunTable
-from attrcert.reporting.selections import Selection, applies, no_run_has, select, statistic
+from attrcert.reporting.runfiles import Case, RunTable
+from attrcert.reporting.selections import Selection, applies, no_run_has, resampled, select, statistic
 from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, enough, finite
 from attrcert.vocabulary import nearest
 
@@ -41,25 +41,30 @@ MANIFEST = "manifest"
 
 @dataclass(frozen=True)
 class Pair:
-    """A run and its baseline; `paired` where an index means the same image in both."""
+    """A run and its baseline; `paired` where an index means the same image in both, `allowed` is what they may differ in."""
 
     new: RunTable
     old: RunTable
     paired: bool
+    allowed: frozenset[str]
+
+    def key(self, one: Selection) -> Case:
+        """What the same case of both has in common."""
+        return tuple((name, cell) for name, cell in one.key if name not in self.allowed)
 
 
 def pair_up(tables: Sequence[RunTable], baselines: Sequence[RunTable], allowed: Collection[str]) -> tuple[Pair, ...]:
-    """Each run with the baseline of the same command. Runs that do not compare are refused, with what differs."""
+    """Each run with the baseline of the same kind. Runs that do not compare are refused, with what differs."""
     pairs = []
     for new in tables:
-        like = [old for old in baselines if old.command == new.command]
+        like = [old for old in baselines if old.kind == new.kind]
         if len(like) > 1:
             raise UsageError(
                 f"{new.name} has two baselines: {like[0].name} and {like[1].name}", hint="give one of them"
             )
-        pairs += [Pair(new, old, _comparable(new, old, allowed)) for old in like]
+        pairs += [Pair(new, old, _comparable(new, old, allowed), frozenset(allowed)) for old in like]
     if not pairs:
-        commands = ", ".join(f"{table.name} of `{table.command}`" for table in (*tables, *baselines))
+        commands = ", ".join(f"{table.name} of `{table.kind}`" for table in (*tables, *baselines))
         raise UsageError(f"no baseline is of the command of a run: {commands}")
     return tuple(pairs)
 
@@ -130,39 +135,59 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
         raise no_run_has(figure, [table for pair in pairs for table in (pair.new, pair.old)])
     observations = []
     for pair in having:
-        old = {one.case: one for one in select(figure, pair.old, waived)}
-        matched = [(one, old[one.case]) for one in select(figure, pair.new, waived) if one.case in old]
-        if not matched:
-            raise figure.error(f"{pair.new.name} and {pair.old.name} have no case in common", figure.place)
-        for new, before in matched:
-            enough(new, min_samples)
-            observations.append(_observed(allowance, _sign(allowance, pair.new), new, before, paired=pair.paired))
+        for new, old in _matched(allowance, pair, waived):
+            here, there = _common(new, old) if pair.paired else (new, old)
+            enough(here, max(1, min_samples))
+            enough(there, max(1, min_samples))
+            alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
+            observations.append(_observed(allowance, _sign(allowance, pair.new), here, there, alone))
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
-    return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations))
+    notes = _uncompared(pair.new for pair in pairs if pair not in having)
+    return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations), notes=notes)
+
+
+def _uncompared(tables: Iterable[RunTable]) -> tuple[str, ...]:
+    return tuple(f"{table.name} is not compared: it or its baseline has no such figure" for table in tables)
+
+
+def _matched(allowance: Allowance, pair: Pair, waived: frozenset[int]) -> list[tuple[Selection, Selection]]:
+    """The cases of both; where nothing may differ, none of them is in one run only."""
+    figure = allowance.figure
+    new, old = ({pair.key(one): one for one in select(figure, table, waived)} for table in (pair.new, pair.old))
+    alone = [(new | old)[key] for key in new.keys() ^ old.keys()]
+    if alone and (not pair.allowed or len(alone) == len(new) + len(old)):
+        other = pair.old if alone[0].run == pair.new.name else pair.new
+        raise figure.error(f"{alone[0].run} has {alone[0].case or 'a case'}, and {other.name} has not", figure.place)
+    return [(one, old[key]) for key, one in new.items() if key in old]
 
 
 def _sign(allowance: Allowance, table: RunTable) -> int:
     """1 where more is worse, -1 where less is."""
-    if allowance.sign:
-        return allowance.sign
     figure = allowance.figure
     column = table.column(figure.column) if figure.column and figure.statistic != "std" else None
-    if column is None or column.worse is None:
+    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None]
+    if not (known or allowance.sign):
         raise figure.error(
             f"it is not known which way {figure.text} gets worse",
             figure.place,
             "give a sign: +5% for at most 5% more, -5% for at most 5% less",
         )
-    return 1 if column.worse == "up" else -1
+    if known and allowance.sign not in (0, known):
+        raise figure.error(
+            f"{figure.text} gets worse {'upwards' if known > 0 else 'downwards'}, and the sign says the opposite",
+            figure.place,
+            "leave the sign out",
+        )
+    return known or allowance.sign
 
 
-def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, *, paired: bool) -> Observation:
-    """By how much it is worse; the verdict is the estimate's, the interval says how much of it the choice of samples could be."""
+def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, alone: int | None) -> Observation:
+    """By how much it is worse; the verdict is the estimate's, the interval says how much of it the choice of samples could be.
+
+    `alone` samples are in one run only; None where samples are not paired.
+    """
     figure = allowance.figure
-    here, there = _common(new, old) if paired else (new, old)
-    if not len(here):
-        raise figure.error(f"{new.run} and {old.run} have no sample in common", figure.place)
-    now, before = (float(statistic(figure, side.values)) for side in (here, there))
+    now, before = (statistic(figure, side.values) for side in (new, old))
     difference = float(_difference(now, before, relative=allowance.relative))
     if np.isnan(difference):
         raise figure.error(
@@ -170,15 +195,15 @@ def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, *
             figure.place,
             "leave out the samples without a bound: [status != vacuous]",
         )
-    low, high = _interval(allowance, here, there, paired=paired)
+    low, high = _interval(allowance, new, old, paired=alone is not None)
     return Observation(
         run=new.run,
         case=new.case,
         observed=f"{before:.4g} to {now:.4g}: {_text(difference, allowance)}{_range((low, high), allowance)}",
         passed=sign * difference <= allowance.amount,
-        samples=len(here),
-        notes=tuple(_notes(max(len(new), len(old)) - len(here), paired=paired)),
-        worst=_moved(here, there, sign) if paired else (),
+        samples=len(new),
+        notes=tuple(_notes(alone)),
+        worst=_moved(new, old, sign) if alone is not None else (),
         figures={
             "observed": finite(difference),
             "limit": sign * allowance.amount,
@@ -200,8 +225,8 @@ def _range(interval: tuple[float, float], allowance: Allowance) -> str:
     return f" [{', '.join(_text(end, allowance) for end in interval)}]"
 
 
-def _notes(alone: int, *, paired: bool) -> Iterable[str]:
-    if not paired:
+def _notes(alone: int | None) -> Iterable[str]:
+    if alone is None:
         yield "not paired by sample, since the runs are not known to have the same images"
     elif alone:
         yield f"{alone} samples are in one run only, or have no figure in the other"
@@ -215,9 +240,7 @@ def _common(new: Selection, old: Selection) -> tuple[Selection, Selection]:
 
 
 def _picked(one: Selection, places: list[int]) -> Selection:
-    return Selection(
-        one.run, one.case, tuple(one.indices[p] for p in places), one.values[places], one.lacking, one.left_out
-    )
+    return replace(one, indices=tuple(one.indices[p] for p in places), values=one.values[places])
 
 
 def _difference(now: Any, before: Any, *, relative: bool) -> Any:
@@ -231,12 +254,12 @@ def _interval(allowance: Allowance, new: Selection, old: Selection, *, paired: b
     """Percentile bootstrap over samples; both runs draw the same samples where they are paired."""
     rng = np.random.default_rng(SEED)
     resamples = max(FEWEST, min(RESAMPLES, WORK // max(len(new), len(old))))
-    differences = []
-    for _ in range(resamples):
+    differences = np.empty(resamples)
+    for i in range(resamples):
         a = rng.integers(len(new), size=len(new))
         b = a if paired else rng.integers(len(old), size=len(old))
-        now, before = statistic(allowance.figure, new.values[a]), statistic(allowance.figure, old.values[b])
-        differences.append(float(_difference(now, before, relative=allowance.relative)))
+        now, before = resampled(allowance.figure, new.values[a]), resampled(allowance.figure, old.values[b])
+        differences[i] = _difference(now, before, relative=allowance.relative)
     if not np.isfinite(differences).all():
         return float("nan"), float("nan")
     low, high = np.quantile(differences, [(1 - COVERED) / 2, (1 + COVERED) / 2])

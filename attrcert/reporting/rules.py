@@ -11,7 +11,6 @@ Grammar:
 A number may be a fraction such as 8/255 or end in %; a value may be a word, quoted where it has blanks or commas.
 """
 
-import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -279,15 +278,14 @@ class _Reader:
         return self._number(token)
 
     def _number(self, token: _Token) -> float:
-        text, percent = token.text.rstrip("%"), token.text.endswith("%")
-        numerator, _, denominator = text.partition("/")
-        try:
-            value = float(Fraction(text)) if not set("eE.") & set(text) else float(numerator) / float(denominator or 1)
-        except (OverflowError, ZeroDivisionError):
-            value = math.inf
-        if not math.isfinite(value):
-            raise self.error(f"expected a finite number, got {token.text!r}", token.place)
-        return value / 100 if percent else value
+        numerator, _, denominator = token.text.rstrip("%").partition("/")
+        try:  # exactly, so that 0.7% is what 7 of 1000 are
+            if abs(int((numerator.lower().partition("e")[2]) or 0)) > 400:
+                raise OverflowError
+            exact = Fraction(numerator) / Fraction(denominator or 1)
+            return float(exact / 100 if token.text.endswith("%") else exact)
+        except (OverflowError, ZeroDivisionError, ValueError) as error:
+            raise self.error(f"expected a finite number, got {token.text[:30]!r}", token.place) from error
 
 
 def _is_percentile(word: str) -> bool:

@@ -13,11 +13,13 @@ from typing import Any, TextIO
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named
 from attrcert.errors import UsageError
 from attrcert.records import parse
+from attrcert.vocabulary import Status
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
 ALWAYS = ("index", "status", *CASE, "radii_tried")
-INCOMPLETE = ("running", "interrupted", "failed", "incomplete")  # states of a manifest
+COMPLETE = "complete"  # the state of a manifest whose run has ended
 MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
+LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
 
 
@@ -47,22 +49,43 @@ class RunTable:
         return [str(status).startswith("error:") for status in self.cells["status"]]
 
     @cached_property
-    def cases(self) -> Mapping[Case, Sequence[int]]:
-        """The places of the rows of each case, in the order in which the cases came."""
+    def case_names(self) -> tuple[str, ...]:
+        """The columns that tell cases apart."""
         chosen = any(cell is not None for cell in self.cells.get("radii_tried", ()))  # then a radius is a result
-        names = [name for name in CASE if name in self.cells and not (name == "radius" and chosen)]
+        return tuple(name for name in CASE if name in self.cells and not (name == "radius" and chosen))
+
+    @cached_property
+    def cases(self) -> Mapping[Case, Sequence[int]]:
+        """The places of the rows of each case, in the order in which the cases came. A row without figures may lack cells that tell
+        its case: it belongs to every case that it does not contradict.
+        """
+        keys = [tuple(self.cells[name][place] for name in self.case_names) for place in range(len(self))]
         groups: dict[tuple[Cell, ...], list[int]] = {}
-        for place in range(len(self)):
-            groups.setdefault(tuple(self.cells[name][place] for name in names), []).append(place)
-        return {tuple(zip(names, key, strict=True)): places for key, places in groups.items()}
+        for place, key in enumerate(keys):
+            if not self.failed[place]:
+                groups.setdefault(key, []).append(place)
+        usable = list(groups)
+        for place in (place for place, failed in enumerate(self.failed) if failed):
+            fitting = [key for key in usable if all(b in (None, a) for a, b in zip(key, keys[place], strict=True))]
+            for key in fitting or [keys[place]]:
+                groups.setdefault(key, []).append(place)
+        return {tuple(zip(self.case_names, key, strict=True)): places for key, places in groups.items()}
 
     @property
     def unfinished(self) -> str | None:
-        """Why the run is not whole, if it is not."""
-        state = (self.manifest or {}).get("state")
-        if state in INCOMPLETE:
+        """Why the run is not whole, if it is not; a manifest that does not say so is no reason."""
+        state, rows = (self.manifest or {}).get("state", COMPLETE), (self.manifest or {}).get("rows", len(self))
+        if state != COMPLETE:
             return f"its manifest says {state!r}"
-        return "its last line is torn" if self.torn else None
+        if self.torn:
+            return "its last line is torn"
+        return None if rows == len(self) else f"its manifest tells of {rows} rows, and it has {len(self)}"
+
+    @property
+    def kind(self) -> str:
+        """What was asked for: the command, and the task of a smoothing certificate."""
+        task = (self.manifest or {}).get("identity", {}).get("task")
+        return f"{self.command} {task}" if task else self.command
 
 
 def table_of(rows: Sequence[Row], columns: Sequence[Column], command: str, name: str) -> RunTable:
@@ -73,14 +96,16 @@ def table_of(rows: Sequence[Row], columns: Sequence[Column], command: str, name:
 
 def read_table(path: Path, wanted: Collection[str] | None = None) -> RunTable:
     """The columns `wanted`, or all, of a CSV; a torn last line is left out and told."""
-    manifest = read_manifest(path)
     try:
+        if not path.is_file():
+            raise UsageError(f"{path} cannot be read: " + ("it is no file" if path.exists() else "No such file"))
+        manifest = read_manifest(path)
         with path.open(newline="", encoding="utf-8") as stream:
             lines = _Lines(stream)
             header, texts, wrong = _columns(csv.reader(lines), wanted, path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:  # bytes that are no text, a path with a null
         raise UsageError(f"{path} is not a CSV: {error}") from error
     torn = lines.torn
     if wrong and not torn:
@@ -99,7 +124,7 @@ def read_manifest(path: Path) -> Mapping[str, Any] | None:
         manifest = json.loads(beside.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"the manifest {beside} cannot be read: {error}", hint="delete it, or restore it") from error
     if not isinstance(manifest, dict) or not isinstance(manifest.get("identity"), dict):
         raise UsageError(f"{beside} is not a manifest that attrcert wrote", hint="delete it, or restore it")
@@ -133,6 +158,8 @@ def _columns(
             f"{path} must be a CSV with the columns index and status, as --out writes, got "
             + (", ".join(header[:5]) or "an empty file")
         )
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise UsageError(f"{path} has two columns {twice[0]!r}")
     names = [name for name in header if wanted is None or name in wanted or name in ALWAYS]
     pick = itemgetter(*(header.index(name) for name in names))
     kept: list[tuple[str, ...]] = []
@@ -151,8 +178,8 @@ def _columns(
 
 def _command(header: Sequence[str], manifest: Mapping[str, Any] | None) -> str:
     told = (manifest or {}).get("command")
-    if told in COLUMNS:
-        return str(told)
+    if isinstance(told, str) and told in COLUMNS:
+        return told
     return next((command for command, mark in MARKS.items() if mark in header), "bound")
 
 
@@ -160,6 +187,8 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
     column = column_named(name, command)
     kind = column.kind if column else _kind(texts)
     if kind is str:
+        if name == "status":
+            _check_statuses(texts, path)
         words: dict[str, str] = {}
         return [words.setdefault(text, text) or None for text in texts]
     found: list[Cell] = []
@@ -168,13 +197,20 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
             cell = parse(text, kind)
         except (ValueError, KeyError):
             cell = math.nan
-        if isinstance(cell, float) and not math.isfinite(cell):
+        if (isinstance(cell, float) and not math.isfinite(cell)) or (kind is int and abs(int(cell or 0)) > LARGEST):
             raise UsageError(
                 f"row {number} of {path}: {name} must be {_WORDS[kind]} or empty, got {text!r}",
                 hint="mend or compute the file again: a figure that is not a number judges nothing",
             )
         found.append(cell)
     return found
+
+
+def _check_statuses(texts: Sequence[str], path: Path) -> None:
+    known = tuple(Status)
+    for number, text in enumerate(texts, 2):
+        if text not in known and not text.startswith("error:"):
+            raise UsageError(f"row {number} of {path}: status must be {', '.join(known)} or error:<kind>, got {text!r}")
 
 
 _WORDS = {int: "a whole number", float: "a finite number", bool: "True or False"}
@@ -214,4 +250,4 @@ def case_text(case: Case) -> str:
 
 
 def _short(cell: Cell) -> str:
-    return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.6g}" if isinstance(cell, float) else " ".join(str(cell).split())

@@ -10,7 +10,7 @@ import numpy as np
 
 from attrcert.columns import Cell, Column
 from attrcert.reporting.rules import Comparison, Figure, RuleError
-from attrcert.reporting.runfiles import CASE, RunTable, case_text
+from attrcert.reporting.runfiles import Case, RunTable, case_text
 from attrcert.vocabulary import nearest, some
 
 SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
@@ -34,6 +34,7 @@ class Selection:
 
     run: str
     case: str
+    key: Case
     indices: tuple[int, ...]
     values: np.ndarray
     lacking: int
@@ -43,13 +44,21 @@ class Selection:
         return len(self.indices)
 
 
-def statistic(figure: Figure, values: np.ndarray) -> np.ndarray:
-    """Along the last axis. pNN is the smallest value that NN per cent of the rows do not exceed: no value is made up between two."""
+def statistic(figure: Figure, values: np.ndarray) -> float:
+    """pNN is the smallest value that NN per cent of the rows do not exceed: none is made up between two. Means are rounded once."""
+    if figure.statistic in ("mean", "fraction") and np.isfinite(values).all():
+        return math.fsum(values.tolist()) / len(values)
+    return float(resampled(figure, values))
+
+
+def resampled(figure: Figure, values: np.ndarray) -> np.ndarray:
+    """The same of many resamples at once, along the last axis."""
     if figure.percent is not None:
         n = values.shape[-1]
         place = max(0, math.ceil(figure.percent * n / 100 - SAME) - 1)
         return np.partition(values, place, axis=-1)[..., place]
-    return np.asarray(_STATISTICS[figure.statistic](values, axis=-1))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(_STATISTICS[figure.statistic](values, axis=-1))
 
 
 _STATISTICS: dict[str, Callable[..., Any]] = {
@@ -67,14 +76,25 @@ def applies(figure: Figure, table: RunTable) -> bool:
     """Whether the run has all columns that the figure names, and a case that its filter admits."""
     if not set(figure.columns) <= set(table.header):
         return False
-    filters = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
-    return not filters or any(all(keep(places[0]) for keep in filters) for places in table.cases.values())
+    filters = [term for term in figure.filters if term.column in table.case_names]
+    if any(_never(term, table) for term in filters):
+        return False
+    keeps = [_compiled(figure, term, table) for term in filters]
+    return not keeps or any(all(keep(places[0]) for keep in keeps) for places in table.cases.values())
+
+
+def _never(term: Comparison, table: RunTable) -> bool:
+    """Whether a text is asked for that no row of this run has, as another's may."""
+    column = table.column(term.column)
+    if column is None or column.kind is not str or term.comparator != "==" or term.value is None:
+        return False
+    return term.value.text not in table.cells[term.column]
 
 
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
     value = _value(figure, table)
-    found = tuple(_selection(figure, table, case, rows, value) for case, rows in _admitted(figure, table, waived))
+    found = tuple(_selection(figure, table, key, rows, value) for key, rows in _admitted(figure, table, waived))
     if not found:
         raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
     return found
@@ -87,26 +107,27 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     value = _value(figure, table)
     names = _measured(figure)
     return tuple(
-        _selection(figure, table, case, rows, value)
-        for case, rows in _admitted(figure, table, frozenset())
+        _selection(figure, table, key, rows, value)
+        for key, rows in _admitted(figure, table, frozenset())
         if all(any(table.cells[name][place] is not None for place in rows) for name in names)
         and any(value(place) is not None for place in rows)
     )
 
 
-def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[str, list[int]]]:
+def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[Case, list[int]]]:
     """The cases that the filter admits, each with those of its rows that it admits and nobody waived."""
-    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in CASE]
-    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in CASE]
+    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in table.case_names]
+    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in table.case_names]
     for case, places in table.cases.items():
         if all(keep(places[0]) for keep in of_case):
             index = table.cells["index"]
-            yield case_text(case), [p for p in places if index[p] not in waived and all(keep(p) for keep in of_row)]
+            yield case, [p for p in places if index[p] not in waived and all(keep(p) for keep in of_row)]
 
 
 def _selection(
-    figure: Figure, table: RunTable, case: str, rows: Sequence[int], value: Callable[[int], float | None]
+    figure: Figure, table: RunTable, key: Case, rows: Sequence[int], value: Callable[[int], float | None]
 ) -> Selection:
+    case = case_text(key)
     where = f"{table.name}{f' at {case}' if case else ''}"
     if not rows:
         raise figure.error(f"no row of {where} is selected", figure.place, "a rule about nothing must not pass")
@@ -123,6 +144,7 @@ def _selection(
     return Selection(
         table.name,
         case,
+        key,
         tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
         np.array([number for _, number in numbers], dtype=np.float64),
         sum(any(table.cells[name][place] is None for name in _measured(figure)) for place, _ in numbers),
@@ -153,18 +175,28 @@ def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
 
 def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
     """Whether a row meets the figure's condition."""
-    terms = [[_compiled(figure, term, table) for term in part] for part in figure.condition]
-    columns = [_known(figure, name, figure.place, table) for name in _measured(figure)]
-
-    def missing(place: int) -> bool:
-        """Whether a cell is empty that does not count as the worst."""
-        empty = (column for column in columns if table.cells[column.name][place] is None)
-        return any(column.lacking is None or table.failed[place] for column in empty)
+    parts = [
+        [(_compiled(figure, term, table), _tells(figure, term, table)) for term in part] for part in figure.condition
+    ]
 
     def met(place: int) -> float | None:
-        return None if missing(place) else float(any(all(holds(place) for holds in part) for part in terms))
+        """True or unknown is true, false and unknown is false; what stays unknown is left out."""
+        unknown = False
+        for part in parts:
+            known = [holds(place) for holds, tells in part if tells(place)]
+            if all(known):
+                if len(known) == len(part):
+                    return 1.0
+                unknown = True
+        return None if unknown else 0.0
 
     return met
+
+
+def _tells(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
+    """Whether a row has the cell, or counts as the worst without it."""
+    column, cells = _known(figure, term.column, term.place, table), table.cells[term.column]
+    return lambda place: cells[place] is not None or (column.lacking is not None and not table.failed[place])
 
 
 def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
@@ -239,7 +271,7 @@ def _word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> 
     text = term.value.text
     present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
     allowed = {*column.words, *present}
-    if text in allowed or (column.name == "status" and text.startswith("error:")):
+    if text in allowed:
         return text
     near = nearest(text, allowed)
     raise figure.error(

@@ -253,9 +253,11 @@ def markdown(table: TextTable) -> str:
     """The table for a README, an issue or a step summary; what could be read as markup there is shown as it is."""
     lines = [f"**{_shown(table.title)}**", "", *(f"- {_shown(fact)}" for fact in table.facts), ""]
     rows = (table.header, ("---",) * len(table.header), *table.cells)
-    lines += ["| " + " | ".join(_shown(cell).replace("|", "\\|") for cell in row) + " |" for row in rows]
+    lines += [
+        "| " + " | ".join(_shown(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
+    ]
     return "\n".join([*lines, "", *(f"- {_shown(note)}" for note in table.notes), ""])
 
 
 def _shown(text: str) -> str:
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("\n", "\n  ")
+    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("](", "]\\(").replace("\n", "\n  ")

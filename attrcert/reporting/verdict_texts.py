@@ -11,6 +11,7 @@ from attrcert.reporting.verdicts import Judgement, Observation, Outcome, Verdict
 
 SHOWN = 8  # cases of a rule that a table shows
 SUMMARY_BYTES = 1024 * 1024  # what GitHub takes of a step summary
+JUNIT_MARK = 'name="attrcert gate"'
 CUT = "\n\n_Cut at GitHub's limit for step summaries._\n"
 
 
@@ -47,7 +48,7 @@ def _shown(judgement: Judgement) -> tuple[Observation, ...]:
 
 
 def _where(one: Observation) -> str:
-    return f"{one.run}: {one.case}" if one.case else one.run
+    return _flat(f"{one.run}: {one.case}" if one.case else one.run)
 
 
 def _flat(text: str) -> str:
@@ -76,6 +77,7 @@ def _said(judgement: Judgement) -> Iterable[str]:
         yield f"{name}, reason: {_flat(judgement.reason)}"
     if hidden := len(judgement.observations) - len(_shown(judgement)):
         yield f"{name}: {hidden} more cases are in --json and --junit"
+    yield from (f"{name}: {_flat(note)}" for note in judgement.notes)
     noted: dict[str, list[str]] = {}
     for one in _shown(judgement):
         for note in one.notes:
@@ -133,6 +135,7 @@ def _test_case(suite: ElementTree.Element, judgement: Judgement) -> None:
     case = ElementTree.SubElement(suite, "testcase", classname="attrcert.gate", name=_clean(judgement.name))
     lines = [judgement.demand, *([f"reason: {judgement.reason}"] if judgement.reason else [])]
     lines += [judgement.message] if judgement.message else []
+    lines += judgement.notes
     for one in judgement.observations:
         lines.append(f"{'ok  ' if one.passed else 'not '}{_where(one)}: {one.observed} ({one.samples} samples)")
         lines += [f"    {note}" for note in one.notes]

@@ -59,6 +59,7 @@ class Judgement:
     reason: str = ""
     observations: tuple[Observation, ...] = ()
     message: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def gravest(self) -> Observation | None:
@@ -76,7 +77,7 @@ class Waiver:
     @staticmethod
     def parse(text: str) -> "Waiver":
         index, _, reason = text.partition(":")
-        if not index.strip().isdecimal() or not reason.strip():
+        if not index.strip().isdecimal() or len(index) > 15 or not reason.strip():
             raise UsageError(
                 f"a waiver must be INDEX:reason, got {text!r}", hint='e.g. --waive "17:mislabelled, see ticket 12"'
             )
@@ -121,7 +122,10 @@ def judge_rule(rule: Rule, tables: Sequence[RunTable], waived: frozenset[int], m
         enough(selection, min_samples)
     observations = tuple(_observed(rule, selection) for selection in selections)
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
-    return Judgement(rule.name, rule.demand, outcome, rule.reason, observations)
+    skipped = tuple(
+        f"{table.name} is not judged: it has no such figure or case" for table in tables if table not in having
+    )
+    return Judgement(rule.name, rule.demand, outcome, rule.reason, observations, notes=skipped)
 
 
 def enough(selection: Selection, least: int) -> None:
@@ -131,7 +135,13 @@ def enough(selection: Selection, least: int) -> None:
 
 
 def _observed(rule: Rule, selection: Selection) -> Observation:
-    value = float(statistic(rule.figure, selection.values))
+    value = statistic(rule.figure, selection.values)
+    if np.isnan(value):
+        raise rule.figure.error(
+            f"{rule.figure.text} is not a number where bounds are infinite",
+            rule.figure.place,
+            "leave out the samples without a bound: [status != vacuous]",
+        )
     return Observation(
         run=selection.run,
         case=selection.case,
@@ -151,7 +161,7 @@ def finite(value: float) -> float | None:
 
 def rounded(value: float, comparator: str) -> str:
     """Away from the demand: what is limited from above is rounded up."""
-    if comparator in ("==", "!=") or value == int(value if np.isfinite(value) else 0):
+    if comparator in ("==", "!=") or not np.isfinite(value) or float(f"{value:.6g}") == value:
         return f"{value:.10g}"
     return (round_down if comparator in (">=", ">") else round_up)(value, 6)
 
@@ -199,7 +209,7 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
                 run=table.name,
                 case="",
                 observed=f"{len(missing)} without a figure",
-                passed=whole and len(missing) <= allowed * len(samples),
+                passed=whole and len(missing) / len(samples) <= allowed,
                 samples=len(samples),
                 notes=tuple(notes),
                 worst=tuple((index, "") for index in missing[:WORST]),

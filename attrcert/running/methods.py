@@ -17,7 +17,7 @@ from attrcert.certificates.linf_row_sums import LinfRowSums
 from attrcert.certificates.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import TopSingularValue
-from attrcert.running.config import AttackConfig, BoundConfig, RunConfig
+from attrcert.running.config import AttackConfig, BoundConfig, RunConfig, SmoothConfig
 from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind
 
@@ -106,12 +106,18 @@ def certifiers(config: BoundConfig, beta: float | None) -> tuple[Certifier, ...]
 
 def attribution_label(config: RunConfig) -> str:
     """The attribution cell: the method and the parameters that change its value."""
+    if isinstance(config, SmoothConfig):
+        return f"{_plain_label(config)}, {config.bounded}"
+    return _plain_label(config)
+
+
+def _plain_label(config: RunConfig) -> str:
     name = ATTRIBUTIONS.name(config.attribution)
     if isinstance(config, BoundConfig) and config.loss_hessian:
         return "loss-gradient"
     if isinstance(config, BoundConfig) and name in SMOOTHED:
         spread = f"sigma={config.sigma:g}" if name == "smooth-grad" else f"radius={config.radius:g}"
-        base = attribution_label(replace(config, attribution=config.smooth_base))
+        base = _plain_label(replace(config, attribution=config.smooth_base))
         unit = ", unit" if config.smooth_unit else ""
         return f"{name}({spread}, draws={config.noise_draws}, base={base}{unit})"
     if name != "integrated-gradients":

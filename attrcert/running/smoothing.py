@@ -203,7 +203,7 @@ class Certify:
             "target": int(self.target[i]),
             "status": (Status.OK if right else Status.MISCLASSIFIED).value,
             "guarantee": self._guarantee().value,
-            "attribution": f"{attribution_label(self.config)}, {self.config.bounded}",
+            "attribution": attribution_label(self.config),
             "norm": "l2",
             "noise": self.config.smooth,
             "rule": self.config.rule,
