@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from math import inf
 from typing import Literal
 
@@ -26,6 +27,10 @@ class Column:
     words: tuple[str, ...] = ()
 
 
+def _words(names: type[StrEnum]) -> tuple[str, ...]:
+    return tuple(name.value for name in names)
+
+
 COMMON = (
     Column("index", int, "the sample's place in the data set"),
     Column("label", int, "its label; empty where the data have none"),
@@ -37,14 +42,14 @@ COMMON = (
         "ok, misclassified, vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
         "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
         "no iterate kept the label), not-converged, or error:<kind>",
-        words=(*Status, *(f"error:{kind}" for kind in ERROR_KINDS)),
+        words=(*_words(Status), *(f"error:{kind}" for kind in ERROR_KINDS)),
     ),
     Column(
         "guarantee",
         str,
         "what the bound promises: proved (T_proved), confidence (but for `failure`) or first-order (T_e holds for the linearised "
         "attribution only)",
-        words=tuple(Guarantee),
+        words=_words(Guarantee),
     ),
     Column("attribution", str, "the method with its parameters"),
     Column("norm", str, "of the perturbation: l2, l<p> or linf"),
@@ -59,7 +64,9 @@ BOUND = (
         worse="up",
     ),
     Column("xi_upper", float, "upper end, with probability 1 - failure over the solver's random start", worse="up"),
-    Column("solver_status", str, "converged, exhausted (whole space: exact), or step-limit", words=tuple(SolverStatus)),
+    Column(
+        "solver_status", str, "converged, exhausted (whole space: exact), or step-limit", words=_words(SolverStatus)
+    ),
     Column("steps", int, "Lanczos steps"),
     Column("residual", float, "relative residual of the singular vector"),
     Column("T_e", float, "first-order bound of |g(x+delta) - g(x)|_2 over the ball", worse="up", lacking=inf),

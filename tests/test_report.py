@@ -24,7 +24,7 @@ from attrcert.records import to_csv
 from attrcert.reporting.figures import Plot, RunRows, plots
 from attrcert.reporting.galleries import Arrays, galleries, jacobians
 from attrcert.reporting.pages import Page, make_page
-from attrcert.reporting.worst import worst_rows
+from attrcert.reporting.worst import RankedRun, sample_table, worst_rows
 
 ATTACKED = ("natural.csv", "adversarial.csv")
 
@@ -176,7 +176,7 @@ def test_a_saved_jacobian_has_its_largest_singular_value_between_the_ends_of_its
     row = next(row for row in rows_of(report_runs / "bound.csv") if row["index"] == 1)
     assert row["xi_lower"] * (1 - 1e-5) <= xi <= row["xi_upper"]
     assert np.linalg.norm(saved["index=1/map"].astype(float)) == pytest.approx(row["g_norm"], rel=1e-5)
-    gallery = jacobians("bound", Arrays(report_runs / "bound.csv.jacobians.safetensors", "jacobians"))
+    gallery = jacobians("bound", [row], Arrays(report_runs / "bound.csv.jacobians.safetensors", "jacobians"))
     assert gallery is not None
     assert float(dict(gallery.cards[0].figures)["xi_max, by power iteration"]) == pytest.approx(xi, rel=1e-3)
 
@@ -186,7 +186,8 @@ def test_a_large_jacobian_keeps_its_largest_entries_in_the_picture(tmp_path):
     J[701, 333] = -5.0
     arrays = {"index=0/jacobian": J, "index=0/input": np.zeros((1, 25, 40), np.float32)}
     save_file(arrays | {"index=0/map": np.ones((1, 25, 40), np.float32)}, tmp_path / "j", {"attrcert": "jacobians"})
-    gallery = jacobians("run", Arrays(tmp_path / "j", "jacobians"))
+    row = {"index": 0, "g_norm": 1000**0.5}
+    gallery = jacobians("run", [row], Arrays(tmp_path / "j", "jacobians"))
     assert gallery is not None
     picture = pixels(gallery.cards[0].pictures[2].uri)
     assert picture.shape[:2] == (334, 334)
@@ -198,7 +199,7 @@ def test_a_large_jacobian_keeps_its_largest_entries_in_the_picture(tmp_path):
     ("words", "said"),
     [
         (("--save-jacobian", 0), "--save-jacobian needs --out"),
-        (("--save-jacobian", 99, "--out", "b.csv"), "must name samples of the run, got 99"),
+        (("--save-jacobian", 99, "--out", "b.csv"), "must name samples of the run, which are 0-1, got 99"),
         (("--save-jacobian", "x", "--out", "b.csv"), "indices must look like"),
         (("--save-jacobian", 0, "--out", "b.csv", "--smooth", "uniform"), "not for --smooth"),
     ],
@@ -230,7 +231,7 @@ def test_the_worst_rows_come_first_and_unbounded_ones_before_them(report_runs):
 
 def test_the_page_says_how_many_of_the_rows_it_shows(report_runs, tmp_path):
     done = attrcert("report", report_runs / "natural.csv", "--worst", 5, "--out", tmp_path / "r.html")
-    assert "The worst 5: 5 of 24 rows." in done.said
+    assert "The worst: 5 of 24 rows." in done.said
     content = (tmp_path / "r.html").read_text()
     assert content[content.index('id="table"') :].count("<tr><td") == 5
 
@@ -412,3 +413,36 @@ def test_a_torn_last_line_is_left_out_and_told(report_runs, tmp_path):
     page = make_page([tmp_path / "b.csv"], title="", most=5, pictures=1)
     assert "incomplete: its last line is torn" in page.parts[0].warnings
     assert len(page.samples.cells) == 3
+
+
+def test_a_jacobian_of_another_run_is_not_shown_and_an_overwritten_run_leaves_none(report_runs, tmp_path):
+    for name in ("bound.csv", "bound.csv.json", "bound.csv.jacobians.safetensors"):
+        shutil.copy(report_runs / name, tmp_path / name)
+    path = tmp_path / "bound.csv"
+    assert len(make_page([path], title="", most=5, pictures=1).galleries) == 1
+    shutil.copy(report_runs / "natural.csv", path)
+    rows = [row | {"g_norm": 1.0} for row in rows_of(report_runs / "bound.csv")]
+    path.write_text(to_csv(rows, COLUMNS["bound"], header=True))
+    page = make_page([path], title="", most=5, pictures=1)
+    assert page.galleries == ()
+    assert "they are of another run" in page.missing[0]
+    assert attrcert("bound", "--limit", 2, "--quiet", "--out", path, "--overwrite").code == 0
+    assert not (tmp_path / "bound.csv.jacobians.safetensors").exists()
+
+
+def test_runs_that_were_computed_differently_are_told_beside_their_figures(report_runs, tmp_path):
+    assert attrcert("bound", "--limit", 2, "--norm", "linf", "--quiet", "--out", tmp_path / "linf.csv").code == 0
+    (table,) = make_page([report_runs / "bound.csv", tmp_path / "linf.csv"], title="", most=5, pictures=1).comparisons
+    assert "do not compare: norm is l2 and was linf" in table.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "most", "shares"), [([10, 2, 8], 20, [10, 2, 8]), ([10, 2, 8], 12, [5, 2, 5]), ([5, 5], 1, [1, 1])]
+)
+def test_small_runs_are_shown_whole_and_large_ones_share_the_rest(sizes, most, shares):
+    runs = [
+        RankedRun(str(number), "bound", [{"index": i, "status": "ok", "T_c_deg": float(i)} for i in range(size)])
+        for number, size in enumerate(sizes)
+    ]
+    shown = [cells[0].text for cells in sample_table(runs, most).cells]
+    assert [shown.count(str(number)) for number in range(len(sizes))] == shares

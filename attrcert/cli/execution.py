@@ -45,12 +45,14 @@ def execute(
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)
-    rules = results.rules(config.columns)
+    rules = results.rules(config.columns, config.cases)
     engine = choices.made_engine()
     run = open_run(model, data, config, choices.options())
     if jacobians:
         check_jacobians(run, jacobians)
     rows = compute(run, results, engine, deltas=deltas)
+    if results.out and results.overwrite:
+        jacobian_file(results.out).unlink(missing_ok=True)  # of the run that was there before
     if jacobians and results.out:
         for failed in write_jacobians(run, jacobians, jacobian_file(results.out)):
             talk(failed, style="yellow")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from attrcert.cli.console import talk
 from attrcert.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def gate(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file whose table [gate] has require, max_regression, baseline, waive, allow_mismatch, min_samples "
+            help="A TOML file whose table 'gate' has require, max_regression, baseline, waive, allow_mismatch, min_samples "
             "and max_incomplete; options given beside it add to its lists.",
             show_default=False,
             rich_help_panel=RULES,
@@ -135,6 +136,8 @@ def gate(
     finally:  # a report that cannot be written must not hide the verdict
         render(verdict, shape)
     code = verdict.outcome.exit_code
+    if exit_zero and code in (1, 4):
+        talk(f"--exit-zero: the verdict's exit code {code} becomes 0")
     raise typer.Exit(0 if exit_zero and code != 2 else code)
 
 

@@ -14,7 +14,7 @@ from attrcert.vocabulary import parse_eps, parse_indices, parse_number, parse_sh
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attrcert.columns import Column
+    from attrcert.columns import Column, Row
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
     from attrcert.reporting.rules import Rule
@@ -430,17 +430,17 @@ class OutputGroup:
     def format(self) -> str:
         return "json" if self.json_ else self.format_
 
-    def rules(self, columns: "Sequence[Column]") -> "tuple[Rule, ...]":
-        """What is required of rows with these columns; read before anything is computed."""
+    def rules(self, columns: "Sequence[Column]", cases: "Sequence[Row]") -> "tuple[Rule, ...]":
+        """What is required of rows with these columns in these cases; read before anything is computed."""
         from attrcert.reporting.rules import parse_rule
         from attrcert.reporting.runfiles import table_of
-        from attrcert.reporting.selections import no_run_has
+        from attrcert.reporting.selections import applies, no_run_has
 
         rules = tuple(parse_rule(text) for text in self.require or ())
+        expected = table_of([{"index": 0, "status": "ok", **case} for case in cases], columns, "", "the run")
         for rule in rules:
-            empty = table_of([], columns, "", "the run")
-            if not set(rule.figure.columns) <= set(empty.header):
-                raise no_run_has(rule.figure, [empty])
+            if not applies(rule.figure, expected):
+                raise no_run_has(rule.figure, [expected])
         return rules
 
 

@@ -116,10 +116,14 @@ class Plot:
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
     makers = (_scatter, _proved_scatter, _distributions, _angles, _tightness, _statuses)
-    named = [
-        replace(run, name=f" {run.name}") if run.name.startswith("_") else run for run in runs
-    ]  # else not in legends
+    named = [replace(run, name=_legible(run.name)) for run in runs]
     return tuple(plot for make in makers if (plot := make(named)) is not None)
+
+
+def _legible(name: str) -> str:
+    """Without what is no text; a name that begins with _ would not be in legends."""
+    text = name.encode(errors="replace").decode()
+    return f" {text}" if text.startswith("_") else text
 
 
 def _scatter(runs: Sequence[RunRows]) -> Plot | None:
@@ -218,14 +222,17 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
 
 def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, list[float], int]]:
     """By run and case: colour and style, the sorted figures, the number of samples. A colour is a run's, or a case's of one run."""
-    found = {}
+    found: dict[str, tuple[int, str, list[float], int]] = {}
     for number, run in enumerate(runs):
         for case, (label, rows) in enumerate(_cases(run)):
             by_sample = {row["index"]: row.get(column) for row in rows}  # attacks on a sample share its bound
             values = sorted(float(cell) for cell in by_sample.values() if isinstance(cell, int | float))
             name = ", ".join([run.name, label]) if len(runs) > 1 else label
             place, style = (number, STYLES[case % len(STYLES)]) if len(runs) > 1 else (case, STYLES[0])
-            if values:
+            twin = next((other for other, one in found.items() if one[2:] == (values, len(by_sample))), None)
+            if twin is not None:  # a bound and the attack on it: one curve, two names
+                found[f"{twin} = {run.name}"] = found.pop(twin)
+            elif values:
                 found[name] = (place, style, values, len(by_sample))
     return found
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from attrcert.columns import Row
+from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
 from attrcert.reporting.worst import badness, cell_text, ranking
@@ -86,8 +86,8 @@ def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes
         "The perturbation is drawn at full contrast."
     )
     return tuple(
-        Gallery(f"{name}: {word}", note, tuple(_card(row, arrays, classes) for row in picked))
-        for word, picked in parts
+        Gallery(f"{name}: {word}", "" if number else note, tuple(_card(row, arrays, classes) for row in picked))
+        for number, (word, picked) in enumerate(parts)
         if picked
     )
 
@@ -114,13 +114,9 @@ def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
     index, key = row["index"], _key(row)
     image, delta = arrays.image(f"index={index}/input"), arrays.image(key)
     old, new = arrays.image(f"index={index}/map"), arrays.image(f"{key}/map")
-    length, told_length = float(np.linalg.norm(old)), row.get("g_norm")
     if not image.shape == delta.shape == old.shape == new.shape:
         raise UsageError(f"the arrays of sample {index} have different shapes")
-    if isinstance(told_length, float) and not np.isclose(length, told_length, rtol=1e-3):
-        raise UsageError(
-            f"they are of another run: |g| of sample {index} is {length:.5g}, and its row says {told_length:.5g}"
-        )
+    _check_length(index, old, row.get("g_norm"))
     before, after = old.sum(axis=0), new.sum(axis=0)
     scale = max(np.abs(before).max(), np.abs(after).max())
     told = ("T_hat_c_deg", "T_c_deg", "T_hat_e", "T_e", "tightness", "status")
@@ -137,9 +133,24 @@ def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
     )
 
 
+def _check_length(index: Cell, heat: np.ndarray, told: Cell) -> None:
+    """A map whose length is not what the row says was saved by another run."""
+    length = float(np.linalg.norm(heat))
+    if not isinstance(told, float) or not np.isclose(length, told, rtol=1e-3):
+        raise UsageError(f"they are of another run: |g| of sample {index} is {length:.5g}, and its row says {told}")
+
+
 def _class(row: Row, classes: Sequence[str]) -> str:
-    label = row.get("predicted")
-    return f" ({classes[label]})" if isinstance(label, int) and 0 <= label < len(classes) else ""
+    """The label, and the prediction where it is another."""
+    label, predicted = row.get("label"), row.get("predicted")
+    words = [] if label is None else [f"labelled {_named(label, classes)}"]
+    if predicted is not None and predicted != label:
+        words.append(f"predicted {_named(predicted, classes)}")
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _named(label: Cell, classes: Sequence[str]) -> str:
+    return classes[label] if isinstance(label, int) and 0 <= label < len(classes) else str(label)
 
 
 def _picture(label: str, rgb: np.ndarray, title: str = "") -> Picture:
@@ -147,11 +158,12 @@ def _picture(label: str, rgb: np.ndarray, title: str = "") -> Picture:
     return Picture(label, uri, title or label)
 
 
-def jacobians(name: str, arrays: Arrays) -> Gallery | None:
+def jacobians(name: str, rows: Sequence[Row], arrays: Arrays) -> Gallery | None:
     """The matrices that were saved, with the direction that moves the linearised attribution most."""
     named = (re.fullmatch(r"index=(\d+)/jacobian", key) for key in arrays.names)
     indices = sorted(int(match[1]) for match in named if match)
-    cards = tuple(_jacobian_card(index, arrays) for index in indices)
+    lengths = {row["index"]: row.get("g_norm") for row in rows}
+    cards = tuple(_jacobian_card(index, lengths.get(index), arrays) for index in indices)
     note = (
         "Entry (i, j) of the Jacobian says how much pixel j moves entry i of the attribution: red raises it, blue lowers it, on a "
         "square-root scale. The direction is the right singular vector of the largest singular value."
@@ -159,10 +171,12 @@ def jacobians(name: str, arrays: Arrays) -> Gallery | None:
     return Gallery(f"{name}: Jacobian of the attribution", note, cards) if cards else None
 
 
-def _jacobian_card(index: int, arrays: Arrays) -> Card:
+def _jacobian_card(index: int, length: Cell, arrays: Arrays) -> Card:
     J, image = arrays.array(f"index={index}/jacobian"), arrays.image(f"index={index}/input")
     if J.ndim != 2 or J.shape[1] != image.size:
         raise UsageError(f"the Jacobian of sample {index} has the shape {J.shape}, and its input {image.shape}")
+    heat = arrays.image(f"index={index}/map")
+    _check_length(index, heat, length)
     direction, xi = _top(J)
     shrunk = _blocks(J)
     return Card(
@@ -170,7 +184,7 @@ def _jacobian_card(index: int, arrays: Arrays) -> Card:
         figures=(("size", f"{J.shape[0]} x {J.shape[1]}"), ("xi_max, by power iteration", f"{xi:.5g}")),
         pictures=(
             _picture("input", grey_or_colour(image)),
-            _picture("attribution", coloured(arrays.image(f"index={index}/map").sum(axis=0))),
+            _picture("attribution", coloured(heat.sum(axis=0))),
             replace(_picture("Jacobian", coloured(np.sign(shrunk) * np.sqrt(np.abs(shrunk)))), wide=True),
             _picture("direction that moves it most", coloured(direction.reshape(image.shape).sum(axis=0))),
         ),

@@ -32,7 +32,7 @@ class Demand:
 
     @property
     def title(self) -> str:
-        return self.name or self.text
+        return self.name or self.text.strip() or "an empty rule"
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
         raise UsageError(
             "a gate needs at least one rule", hint='e.g. --require "p95(T_c_deg) <= 30", or --config attrcert.toml'
         )
+    if twice := {path for path in paths if paths.count(path) > 1}:
+        raise UsageError(f"{min(twice)} is given twice")
     rules, wrong_rules = _parsed(gate.require, parse_rule)
     allowances, wrong_allowances = _parsed(gate.max_regression, parse_allowance)
     figures = [*(rule.figure for rule in rules), *(allowance.figure for allowance in allowances)]
@@ -87,7 +89,9 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
         judgements.append(judge_completeness((*tables, *baselines), gate.waived, gate.max_incomplete))
     seen = {int(index or 0) for table in tables for index in table.cells["index"]}
     unused = tuple(waiver for waiver in gate.waive if waiver.index not in seen)
-    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, _alone(tables, baselines))
+    allowed = (f"allowed to differ from the baseline: {', '.join(gate.allow_mismatch)}",) if gate.allow_mismatch else ()
+    notes = (*_alone(tables, baselines), *allowed)
+    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, notes)
 
 
 def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[str, ...]:

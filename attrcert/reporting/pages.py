@@ -1,22 +1,24 @@
 """The content of a report, from CSVs, their manifests and the arrays saved beside them; how it looks is the templates' business."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from attrcert.columns import Row
+from attrcert.columns import Row, column_named
 from attrcert.errors import UsageError
 from attrcert.reporting.figures import Plot, RunRows, plots
 from attrcert.reporting.galleries import Arrays, Gallery, galleries, jacobians
 from attrcert.reporting.overviews import overview
 from attrcert.reporting.promises import broken
-from attrcert.reporting.rules import parse_rule
+from attrcert.reporting.regressions import differing_keys
+from attrcert.reporting.rules import parse_figure
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.reporting.selections import select_present, statistic
 from attrcert.reporting.summaries import TextTable
-from attrcert.reporting.worst import RankedRun, SampleTable, sample_table
-from attrcert.vocabulary import Guarantee
+from attrcert.reporting.worst import REACHED, RankedRun, SampleTable, sample_table
+from attrcert.vocabulary import Guarantee, round_down, round_up
 
 JACOBIANS = ".jacobians.safetensors"
 PLAIN = {  # what a reader who knows no theorem should take away
@@ -45,6 +47,7 @@ class Part:
     facts: tuple[tuple[str, str], ...]
     promises: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
     tables: tuple[TextTable, ...]
 
 
@@ -94,7 +97,7 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
     return Page(
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
-        comparisons=tuple(_comparison(command, like) for command, like in _alike(runs)),
+        comparisons=tuple(_comparison(kind, like) for kind, like in _alike(runs)),
         plots=plots([RunRows(run.name, run.table.command, run.rows) for run in runs]),
         galleries=shown,
         missing=missing,
@@ -143,6 +146,7 @@ def _part(run: _Run) -> Part:
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
+        settings=tuple((name, str(value)) for name, value in run.identity.items() if value is not None),
         tables=_tables(run),
     )
 
@@ -187,18 +191,19 @@ def _alike(runs: Sequence[_Run]) -> list[tuple[str, list[_Run]]]:
     """Runs of one command, where there are several."""
     groups: dict[str, list[_Run]] = {}
     for run in runs:
-        groups.setdefault(run.table.command, []).append(run)
+        groups.setdefault(run.table.kind, []).append(run)
     return [(command, group) for command, group in groups.items() if len(group) > 1]
 
 
-def _comparison(command: str, runs: Sequence[_Run]) -> TextTable:
+def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     """A line per case and figure, in the words of gate rules, a column per run."""
-    figures = [parse_rule(f"{text} >= 0").figure for text in COMPARED[command]]
+    command = runs[0].table.command
+    figures = [parse_figure(text) for text in COMPARED[command]]
     lines: dict[str, dict[str, dict[str, str]]] = {}
     for run in runs:
         for figure in figures:
             for one in select_present(figure, run.table):
-                value = f"{float(statistic(figure, one.values)):.4g}"
+                value = _outwards(statistic(figure, one.values), figure.column, command)
                 unbounded = f" ({one.lacking} unbounded)" if one.lacking else ""
                 lines.setdefault(one.case, {}).setdefault(figure.text, {})[run.name] = value + unbounded
     cells = [
@@ -209,12 +214,29 @@ def _comparison(command: str, runs: Sequence[_Run]) -> TextTable:
         )
     ]
     return TextTable(
-        title=f"attrcert {command}",
+        title=f"attrcert {kind.removeprefix('smooth ')}{' --smooth' if command == 'smooth' else ''}",
         facts=(),
         header=("where", "figure", *(run.name for run in runs)),
         cells=tuple(cells),
-        notes=(),
+        notes=tuple(_differences(runs)),
     )
+
+
+def _outwards(value: float, column: str | None, command: str) -> str:
+    """Rounded as the figures of its column are."""
+    known = column_named(column, command) if column else None
+    if known is None or known.worse is None or not isfinite(value):
+        return f"{value:.4g}"
+    return (round_up if known.worse == "up" and column not in REACHED else round_down)(value, 4)
+
+
+def _differences(runs: Sequence[_Run]) -> Iterable[str]:
+    """What makes runs incomparable, as the gate sees it."""
+    first = runs[0]
+    for other in runs[1:]:
+        if differing := differing_keys(first.identity, other.identity):
+            texts = "; ".join(text for texts in differing.values() for text in texts)
+            yield f"{first.name} and {other.name} were computed differently, and do not compare: {texts}."
 
 
 def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple[tuple[Gallery, ...], tuple[str, ...]]:
@@ -241,7 +263,7 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
         beside = run.path.with_name(run.path.name + JACOBIANS)
         if beside.exists():
             try:
-                found = jacobians(run.name, Arrays(beside, "jacobians"))
+                found = jacobians(run.name, run.rows, Arrays(beside, "jacobians"))
             except UsageError as error:
                 missing.append(f"{run.name}: no Jacobian: {error.message}")
             else:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from attrcert.errors import UsageError
-from attrcert.reporting.rules import Allowance
+from attrcert.reporting.rules import Allowance, Comparison, Figure
 from attrcert.reporting.runfiles import Case, RunTable
 from attrcert.reporting.selections import Selection, applies, no_run_has, resampled, select, statistic
 from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, enough, finite
-from attrcert.vocabulary import nearest
+from attrcert.vocabulary import Status, nearest
 
 RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
 WORK = 10_000_000  # numbers that a bootstrap draws at most; with more samples it draws fewer resamples
@@ -80,7 +80,7 @@ def _comparable(new: RunTable, old: RunTable, allowed: Collection[str]) -> bool:
             hint=f"keep {without.name}.json beside it, or --allow-mismatch {MANIFEST}",
         )
     ours, theirs = new.manifest["identity"], old.manifest["identity"]
-    differing = _differing(ours, theirs)
+    differing = differing_keys(ours, theirs)
     _check_known(allowed, {*ours, *theirs})
     refused = {key: texts for key, texts in differing.items() if key not in allowed}
     if refused:
@@ -98,7 +98,7 @@ def _images(*identities: Mapping[str, Any]) -> tuple[str, ...]:
     return IMAGES if hashed else (*IMAGES, "dataset")
 
 
-def _differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, list[str]]:
+def differing_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, list[str]]:
     """What differs, by the name under which it can be allowed."""
     names = {key: group for group, keys in GROUPS.items() for key in keys}
     names |= {"dataset": "data"} if "dataset" in _images(ours, theirs) else {}
@@ -134,15 +134,17 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
     if not having:
         raise no_run_has(figure, [table for pair in pairs for table in (pair.new, pair.old)])
     observations = []
+    notes = _uncompared(pair.new for pair in pairs if pair not in having)
     for pair in having:
-        for new, old in _matched(allowance, pair, waived):
+        matched, alone_cases = _matched(allowance, pair, waived)
+        notes += alone_cases
+        for new, old in matched:
             here, there = _common(new, old) if pair.paired else (new, old)
             enough(here, max(1, min_samples))
             enough(there, max(1, min_samples))
             alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
             observations.append(_observed(allowance, _sign(allowance, pair.new), here, there, alone))
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
-    notes = _uncompared(pair.new for pair in pairs if pair not in having)
     return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations), notes=notes)
 
 
@@ -150,22 +152,25 @@ def _uncompared(tables: Iterable[RunTable]) -> tuple[str, ...]:
     return tuple(f"{table.name} is not compared: it or its baseline has no such figure" for table in tables)
 
 
-def _matched(allowance: Allowance, pair: Pair, waived: frozenset[int]) -> list[tuple[Selection, Selection]]:
-    """The cases of both; where nothing may differ, none of them is in one run only."""
+def _matched(
+    allowance: Allowance, pair: Pair, waived: frozenset[int]
+) -> tuple[list[tuple[Selection, Selection]], tuple[str, ...]]:
+    """The cases of both, and a note of the others; where nothing may differ, there are none."""
     figure = allowance.figure
     new, old = ({pair.key(one): one for one in select(figure, table, waived)} for table in (pair.new, pair.old))
     alone = [(new | old)[key] for key in new.keys() ^ old.keys()]
     if alone and (not pair.allowed or len(alone) == len(new) + len(old)):
         other = pair.old if alone[0].run == pair.new.name else pair.new
         raise figure.error(f"{alone[0].run} has {alone[0].case or 'a case'}, and {other.name} has not", figure.place)
-    return [(one, old[key]) for key, one in new.items() if key in old]
+    notes = tuple(f"{one.case} of {one.run} is not compared: the other run has it not" for one in alone)
+    return [(one, old[key]) for key, one in new.items() if key in old], notes
 
 
 def _sign(allowance: Allowance, table: RunTable) -> int:
     """1 where more is worse, -1 where less is."""
     figure = allowance.figure
     column = table.column(figure.column) if figure.column and figure.statistic != "std" else None
-    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None]
+    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None] or _bad(figure)
     if not (known or allowance.sign):
         raise figure.error(
             f"it is not known which way {figure.text} gets worse",
@@ -179,6 +184,19 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
             "leave the sign out",
         )
     return known or allowance.sign
+
+
+def _bad(figure: Figure) -> int:
+    """1 where what is counted is a fault: an exceeded bound, or a status that is not ok."""
+    terms = [term for part in figure.condition for term in part]
+    faults = [term.column.startswith("violated") or _status_fault(term) for term in terms]
+    return int(bool(faults) and all(faults))
+
+
+def _status_fault(term: Comparison) -> bool:
+    return (
+        term.column == "status" and term.comparator == "==" and term.value is not None and term.value.text != Status.OK
+    )
 
 
 def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, alone: int | None) -> Observation:

@@ -128,9 +128,30 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     reader = _Reader(text)
     figure = reader.figure()
     comparator = reader.comparator(f"after {figure.text}")
-    limit = reader.limit()
+    token, limit = reader.peek, reader.limit()
     reader.end()
+    if token.text.endswith("%") and figure.statistic != "fraction":
+        raise reader.error(f"a percentage is the limit of a fraction, not of {figure.statistic}", token.place)
+    if figure.statistic == "fraction" and _always(comparator, limit):
+        raise reader.error(
+            f"a share is always {comparator} {limit:g}: the rule could not fail",
+            token.place,
+            f"did you mean {limit:g}%?",
+        )
     return Rule(figure, comparator, limit, text, name or text, reason)
+
+
+def _always(comparator: str, limit: float) -> bool:
+    """Whether every number from 0 to 1 compares so."""
+    return {"<=": limit >= 1, "<": limit > 1, ">=": limit <= 0, ">": limit < 0}.get(comparator, False)
+
+
+def parse_figure(text: str) -> Figure:
+    """A statistic without a limit."""
+    reader = _Reader(text)
+    figure = reader.figure()
+    reader.end()
+    return figure
 
 
 def parse_allowance(text: str, *, name: str = "", reason: str = "") -> Allowance:
@@ -208,6 +229,8 @@ class _Reader:
         if self.peek.text == "[":
             self.take()
             filters = tuple(part for parts in self.separated(",", self.filter) for part in parts)
+            if self.peek.text in ("and", "or"):
+                raise self.error("comparisons in a filter are joined by commas", self.peek.place)
             self.expect("]", "after the filter")
         self.expect(")", f"to close {statistic}(")
         closing = self.tokens[self.place - 1]
@@ -242,9 +265,10 @@ class _Reader:
     def filter(self) -> tuple[Comparison, ...]:
         """One comparison, or the two that an option's name such as min_cosine stands for."""
         one = self._compared(self.column())
-        if one.column not in THRESHOLDS:
+        option = one.column.replace("-", "_")
+        if option not in THRESHOLDS:
             return (one,)
-        kind = Comparison("threshold_kind", "==", Value(THRESHOLDS[one.column], None), one.place)
+        kind = Comparison("threshold_kind", "==", Value(THRESHOLDS[option], None), one.place)
         return kind, replace(one, column="threshold")
 
     def _compared(self, column: _Token) -> Comparison:

@@ -2,17 +2,18 @@
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attrcert.columns import Cell, Column
-from attrcert.reporting.rules import Comparison, Figure, RuleError
+from attrcert.columns import COLUMNS, Cell, Column, column_named
+from attrcert.reporting.rules import THRESHOLDS, Comparison, Figure, RuleError
 from attrcert.reporting.runfiles import Case, RunTable, case_text
-from attrcert.vocabulary import nearest, some
+from attrcert.vocabulary import Status, nearest, some
 
+TABLE_DIGITS = 4
 SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
 COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le,
@@ -22,6 +23,14 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+ROUNDING = 1e-12  # relative: what a mean of many numbers may be off, and a limit is not missed by
+
+
+def complies(value: float, comparator: str, limit: float) -> bool:
+    """Numbers that rounding alone may tell apart are equal."""
+    if math.isclose(value, limit, rel_tol=ROUNDING):
+        return comparator in ("<=", ">=", "==")
+    return COMPARE[comparator](value, limit)
 
 
 @dataclass(frozen=True)
@@ -94,10 +103,13 @@ def _never(term: Comparison, table: RunTable) -> bool:
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
     value = _value(figure, table)
-    found = tuple(_selection(figure, table, key, rows, value) for key, rows in _admitted(figure, table, waived))
+    found = []
+    for key, rows in _admitted(figure, table, waived):
+        _check_rows(figure, table, key, rows)
+        found.append(_selection(figure, table, key, rows, value))
     if not found:
         raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
-    return found
+    return tuple(found)
 
 
 def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
@@ -105,13 +117,17 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     if not set(figure.columns) <= set(table.header):
         return ()
     value = _value(figure, table)
-    names = _measured(figure)
     return tuple(
         _selection(figure, table, key, rows, value)
         for key, rows in _admitted(figure, table, frozenset())
-        if all(any(table.cells[name][place] is not None for place in rows) for name in names)
-        and any(value(place) is not None for place in rows)
+        if all(_tells_something(name, table, rows) for name in _measured(figure))
+        and any(value(p) is not None for p in rows)
     )
+
+
+def _tells_something(name: str, table: RunTable, rows: Sequence[int]) -> bool:
+    """Whether a column was asked for: a cell is there, or missing because nothing is bounded."""
+    return any(table.cells[name][p] is not None or table.cells["status"][p] == Status.VACUOUS for p in rows)
 
 
 def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[Case, list[int]]]:
@@ -127,28 +143,44 @@ def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterat
 def _selection(
     figure: Figure, table: RunTable, key: Case, rows: Sequence[int], value: Callable[[int], float | None]
 ) -> Selection:
-    case = case_text(key)
-    where = f"{table.name}{f' at {case}' if case else ''}"
-    if not rows:
-        raise figure.error(f"no row of {where} is selected", figure.place, "a rule about nothing must not pass")
-    for name in _measured(figure):
-        if all(table.cells[name][place] is None for place in rows):
-            raise figure.error(
-                f"all {len(rows)} cells of {name} are empty in {where}",
-                figure.place,
-                "was it asked for in the run? where nothing is bounded, count: fraction(status == vacuous)",
-            )
     numbers = [(place, number) for place in rows if (number := value(place)) is not None]
     if not numbers:
-        raise figure.error(f"{figure.text} applies to no row of {where}", figure.place)
+        raise figure.error(f"{figure.text} applies to no row of {_where(table, key)}", figure.place)
     return Selection(
         table.name,
-        case,
+        case_text(key),
         key,
         tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
         np.array([number for _, number in numbers], dtype=np.float64),
         sum(any(table.cells[name][place] is None for name in _measured(figure)) for place, _ in numbers),
         len(rows) - len(numbers),
+    )
+
+
+def _check_rows(figure: Figure, table: RunTable, key: Case, rows: Sequence[int]) -> None:
+    """There are rows, and no column of theirs that is needed is empty throughout."""
+    if not rows:
+        raise figure.error(
+            f"no row of {_where(table, key)} is selected", figure.place, "a rule about nothing must not pass"
+        )
+    for name in _measured(figure):
+        if all(table.cells[name][place] is None for place in rows):
+            message = f"all {len(rows)} cells of {name} are empty in {_where(table, key)}"
+            raise figure.error(message, figure.place, _why(name, table, rows))
+
+
+def _where(table: RunTable, key: Case) -> str:
+    case = case_text(key)
+    return f"{table.name} at {case}" if case else table.name
+
+
+def _why(name: str, table: RunTable, rows: Sequence[int]) -> str:
+    """What to make of a column that is empty throughout."""
+    if all(table.cells["status"][place] == Status.VACUOUS for place in rows):
+        return "all of them are vacuous: nothing is bounded; count them by fraction(status == vacuous)"
+    column = table.column(name)
+    return (
+        f"was it asked for in the run? {name}: {column.meaning}" if column and column.meaning else "was it asked for?"
     )
 
 
@@ -243,17 +275,20 @@ def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[in
         if value.number is None:
             raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
         limit, number = value.number, _numbers(column, table)
-        return lambda place: _meets(number(place), term.comparator, limit)
+        digits = len(value.text.lower().partition("e")[0].replace(".", "").lstrip("-+0"))
+        return lambda place: _meets(number(place), term.comparator, limit, digits)
     if term.comparator not in ("==", "!="):
         raise figure.error(f"{column.name} holds {_KINDS[column.kind]}: compare it by == or !=", term.place)
     word: Cell = _flag(figure, term, value.text) if column.kind is bool else _word(figure, term, column, table)
     return lambda place: cells[place] is not None and compare(cells[place], word)
 
 
-def _meets(number: float | None, comparator: str, limit: float) -> bool:
+def _meets(number: float | None, comparator: str, limit: float, digits: int) -> bool:
+    """Equal is also what a table shows as that number: 0.03137 for 8/255."""
     if number is None:
         return False
-    same = math.isclose(number, limit, rel_tol=SAME)
+    shown = digits >= TABLE_DIGITS and float(f"{number:.{digits}g}") == limit
+    same = shown or math.isclose(number, limit, rel_tol=SAME)
     if comparator in ("==", "!="):
         return same if comparator == "==" else not same
     return COMPARE[comparator](number, limit)
@@ -273,7 +308,7 @@ def _word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> 
     allowed = {*column.words, *present}
     if text in allowed:
         return text
-    near = nearest(text, allowed)
+    near = nearest(text.lower(), allowed)
     raise figure.error(
         f"no row of {table.name} has {column.name} {text!r}"
         + (f", which is one of {', '.join(column.words)}" if column.words else ""),
@@ -291,18 +326,23 @@ def _present(figure: Figure, table: RunTable) -> str:
     return "; ".join(parts)
 
 
+def _elsewhere(name: str, columns: Collection[str]) -> str:
+    """Where a column is that these files have not."""
+    commands = [command for command in COLUMNS if column_named(name, command)]
+    if commands:
+        named = {"smooth": "--smooth"}
+        return f"it is a column of {' and '.join(named.get(command, f'`attrcert {command}`') for command in commands)}"
+    near = nearest(name, {*columns, *THRESHOLDS})
+    return f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}"
+
+
 def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
     """The error of a figure that none of the runs can give."""
     for name in figure.columns:
         if not any(name in table.header for table in tables):
             columns = {column for table in tables for column in table.header}
             place = next((term.place for term in figure.terms if term.column == name), figure.place)
-            near = nearest(name, columns)
-            return figure.error(
-                f"no file has a column {name!r}",
-                place,
-                f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}",
-            )
+            return figure.error(f"no file has a column {name!r}", place, _elsewhere(name, columns))
     having = next((table for table in tables if set(figure.columns) <= set(table.header)), None)
     if having is None:
         return figure.error(f"no file has all of {', '.join(figure.columns)}", figure.place)

@@ -256,7 +256,12 @@ def markdown(table: TextTable) -> str:
     lines += [
         "| " + " | ".join(_shown(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
     ]
-    return "\n".join([*lines, "", *(f"- {_shown(note)}" for note in table.notes), ""])
+    return "\n".join([*lines, "", *(f"- {_fenced(_shown(note))}" for note in table.notes), ""])
+
+
+def _fenced(note: str) -> str:
+    """Lines that are set apart, such as a rule with a mark below it, keep their blanks."""
+    return re.sub(r"((?:\n {4,}.*)+)", lambda match: f"\n\n  ```{match[1]}\n  ```", note)
 
 
 def _shown(text: str) -> str:

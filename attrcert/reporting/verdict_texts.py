@@ -33,11 +33,18 @@ def headline(verdict: Verdict) -> str:
 
 def _lines(judgement: Judgement) -> Iterable[tuple[str, ...]]:
     if not judgement.observations:
-        yield (judgement.outcome, _flat(judgement.name), "-", "-", "-")
+        yield (judgement.outcome, _titled(judgement), "-", "-", "-")
     shown = _shown(judgement)
     for number, one in enumerate(shown):
         outcome = Outcome.PASSED if one.passed else judgement.outcome
-        yield (outcome, "" if number else _flat(judgement.name), one.observed, str(one.samples), _where(one))
+        yield (outcome, "" if number else _titled(judgement), one.observed, str(one.samples), _where(one))
+
+
+def _titled(judgement: Judgement) -> str:
+    """The demand, behind its name where it has one."""
+    if judgement.name == judgement.demand or not judgement.observations or judgement.name == "complete":
+        return _flat(judgement.name)
+    return _flat(f"{judgement.name}: {judgement.demand}")
 
 
 def _shown(judgement: Judgement) -> tuple[Observation, ...]:
@@ -71,8 +78,6 @@ def _said(judgement: Judgement) -> Iterable[str]:
     name = _flat(judgement.name)
     if judgement.message:
         yield f"{name}: {judgement.message}"
-    if judgement.name != judgement.demand and judgement.outcome is not Outcome.PASSED:
-        yield f"{name}: {_flat(judgement.demand)}"
     if judgement.reason and judgement.outcome is not Outcome.PASSED:
         yield f"{name}, reason: {_flat(judgement.reason)}"
     if hidden := len(judgement.observations) - len(_shown(judgement)):
@@ -103,7 +108,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 def step_summary(text: str, present: int) -> str:
     """What may still be appended to a summary that has `present` bytes."""
     room = SUMMARY_BYTES - present
-    encoded = text.encode()
+    encoded = text.encode(errors="backslashreplace")
     if len(encoded) <= room:
         return text
     kept = room - len(CUT.encode())

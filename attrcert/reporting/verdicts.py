@@ -10,8 +10,8 @@ import numpy as np
 from attrcert.errors import UsageError
 from attrcert.reporting.rules import Rule, RuleError
 from attrcert.reporting.runfiles import RunTable
-from attrcert.reporting.selections import COMPARE, Selection, applies, no_run_has, select, statistic
-from attrcert.vocabulary import Status, round_down, round_up
+from attrcert.reporting.selections import Selection, applies, complies, no_run_has, select, statistic
+from attrcert.vocabulary import Status, parse_indices, round_down, round_up
 
 WORST = 5  # samples that a failure names
 
@@ -146,7 +146,7 @@ def _observed(rule: Rule, selection: Selection) -> Observation:
         run=selection.run,
         case=selection.case,
         observed=rounded(value, rule.comparator),
-        passed=bool(COMPARE[rule.comparator](value, rule.limit)),
+        passed=complies(value, rule.comparator, rule.limit),
         samples=len(selection),
         notes=tuple(_notes(rule, selection)),
         worst=worst(rule, selection),
@@ -188,6 +188,16 @@ def worst(rule: Rule, selection: Selection) -> tuple[tuple[int, str], ...]:
     )
 
 
+def _count(table: RunTable, samples: int, missing: int) -> str:
+    """How many samples there are of how many, and how many have no figure."""
+    told = str((table.manifest or {}).get("samples") or "")
+    try:
+        whole = len(parse_indices(told)) if told and not (table.manifest or {})["identity"].get("shard") else samples
+    except UsageError:
+        whole = samples
+    return f"{samples} of {whole} samples" if samples < whole else f"{missing} without a figure"
+
+
 def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allowed: float) -> Judgement:
     """Every run has ended, and no more than a share of its samples has no figure, or one that has not converged."""
     observations = []
@@ -208,7 +218,7 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
             Observation(
                 run=table.name,
                 case="",
-                observed=f"{len(missing)} without a figure",
+                observed=_count(table, len(samples), len(missing)),
                 passed=whole and len(missing) / len(samples) <= allowed,
                 samples=len(samples),
                 notes=tuple(notes),

@@ -82,8 +82,10 @@ class RankedRun:
 
 
 def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
-    share = max(1, most // max(1, len(runs)))
-    picked = [(run, row) for run in runs for row in worst_rows(run.command, run.rows, share)]
+    shares = _shares([len(run.rows) for run in runs], most)
+    picked = [
+        (run, row) for run, share in zip(runs, shares, strict=True) for row in worst_rows(run.command, run.rows, share)
+    ]
     names = [name for name in _columns(runs) if any(row.get(name) is not None for _, row in picked)]
     same = {name for name in names if name not in FIRST and len({str(row.get(name)) for _, row in picked}) == 1}
     columns = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
@@ -100,10 +102,20 @@ def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
         cells=cells,
         constant={name: _shown(name, picked[0][1], picked[0][0]).text for name in sorted(same, key=names.index)},
         statuses=tuple(sorted({str(row["status"]) for _, row in picked})),
-        note=f"The worst {share}{each}: {len(picked)} of {total} rows."
+        note=f"The worst{each}: {len(picked)} of {total} rows."
         if len(picked) < total
-        else f"All {total} rows, the worst first.",
+        else f"All {total} rows, the worst{each} first.",
     )
+
+
+def _shares(sizes: Sequence[int], most: int) -> list[int]:
+    """How many rows of each run: all of the small ones, and what is left evenly for the others."""
+    shares = [0] * len(sizes)
+    left = most
+    for taken, place in enumerate(sorted(range(len(sizes)), key=lambda i: sizes[i])):
+        shares[place] = max(1, min(sizes[place], left // (len(sizes) - taken)))
+        left -= shares[place]
+    return shares
 
 
 def _numeric(column: Sequence[Shown]) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attrcert.errors import ResumeError, UsageError
 
+READABLE = 0o644  # like the CSV beside it; safetensors itself lets nobody else read
 MARK = {"attrcert": "deltas"}  # in the file's metadata: what has it not is somebody else's
 
 
@@ -63,6 +64,7 @@ class DeltaFile:
             whole |= load_file(file)
         fresh = self.path.with_name(self.path.name + ".part")
         save_file(whole, fresh, metadata=MARK)
+        fresh.chmod(READABLE)
         fresh.replace(self.path)
         shutil.rmtree(self.parts)
 

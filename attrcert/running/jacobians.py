@@ -11,9 +11,11 @@ from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense
 from attrcert.running.cells import explain
 from attrcert.running.config import BoundConfig
+from attrcert.running.deltas import READABLE
 from attrcert.running.evaluate import read, unusable
 from attrcert.running.methods import torch_dtype
 from attrcert.running.runs import Run
+from attrcert.vocabulary import indices_text
 
 MARK = {"attrcert": "jacobians"}
 LARGEST = 4096  # features; a matrix of that size has 64 MiB
@@ -30,7 +32,8 @@ def check_jacobians(run: Run, indices: Sequence[int]) -> None:
     if not isinstance(run.config, BoundConfig):
         raise UsageError("--save-jacobian is for attributions as they are, not for --smooth")
     if missing := [index for index in indices if index not in run.data.indices]:
-        raise UsageError(f"--save-jacobian must name samples of the run, got {missing[0]}")
+        there = indices_text(run.data.indices)
+        raise UsageError(f"--save-jacobian must name samples of the run, which are {there}, got {missing[0]}")
     n = torch.Size(run.shape).numel()
     if n > LARGEST:
         raise UsageError(
@@ -49,6 +52,7 @@ def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
             failed += [f"no Jacobian of sample {index}: {reason}"] if reason else []
     part = path.with_name(path.name + ".part")
     save_file(kept, part, metadata=MARK)
+    part.chmod(READABLE)
     part.replace(path)
     return failed
 
