@@ -130,8 +130,8 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     comparator = reader.comparator(f"after {figure.text}")
     token, limit = reader.peek, reader.limit()
     reader.end()
-    if token.text.endswith("%") and figure.statistic != "fraction":
-        raise reader.error(f"a percentage is the limit of a fraction, not of {figure.statistic}", token.place)
+    if token.text.endswith("%") and (figure.column or "").endswith("_deg"):
+        raise reader.error(f"{figure.column} is in degrees, of which there is no percentage", token.place)
     if figure.statistic == "fraction" and _always(comparator, limit):
         raise reader.error(
             f"a share is always {comparator} {limit:g}: the rule could not fail",
