@@ -15,14 +15,16 @@ Row = Mapping[str, Cell]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of rows. `worse` is the direction in which its figure gets worse, `lacking` what a usable row counts as that has
-    none because nothing bounds it (not where the figure does not apply), `words` all that a text can be.
+    """A column of rows. `worse` is the direction in which its figure gets worse, `reached` says that it was found and not bounded,
+    `lacking` what a usable row counts as that has none because nothing bounds it (not where the figure does not apply), `words` all
+    that a text can be.
     """
 
     name: str
     kind: type
     meaning: str
     worse: Literal["up", "down"] | None = None
+    reached: bool = False
     lacking: float | None = None
     words: tuple[str, ...] = ()
 
@@ -62,6 +64,7 @@ BOUND = (
         float,
         "lower end of the enclosure of xi_max, the top singular value of the Jacobian (l2, lp)",
         worse="up",
+        reached=True,
     ),
     Column("xi_upper", float, "upper end, with probability 1 - failure over the solver's random start", worse="up"),
     Column(
@@ -75,6 +78,7 @@ BOUND = (
         float,
         "what the linearised attribution reaches at the worst perturbation found: T_e is at most T_e/T_e_attained loose",
         worse="up",
+        reached=True,
     ),
     Column(
         "c", float, "measured / linear change at the worst perturbation found, the larger of both signs, at least 1"
@@ -124,7 +128,7 @@ BOUND = (
         "which upper bound was the smallest: scaled, row-sums or corollary",
         words=("scaled", "row-sums", "corollary"),
     ),
-    Column("linf_lower", float, "eps |J s|_2 at the best sign vector found (linf)", worse="up"),
+    Column("linf_lower", float, "eps |J s|_2 at the best sign vector found (linf)", worse="up", reached=True),
     Column("T_e_scaled", float, "eps times the scaled bound", worse="up"),
     Column("T_e_rowsums", float, "eps times the row-sum bound", worse="up"),
     Column("T_e_corollary", float, "eps sqrt(d) xi_upper", worse="up"),
@@ -166,19 +170,30 @@ METRICS = {
         float,
         "|g(x+delta) - g(x)|_2 at the attack's best perturbation that keeps the label: empirical",
         worse="up",
+        reached=True,
     ),
-    "degrees": Column("T_hat_c_deg", float, "angle between the two maps there, degrees", worse="up"),
-    "cosine": Column("cosine", float, "its cosine", worse="down"),
-    "top-k": Column("top_k", float, "share of the k largest entries by |.| that both maps have", worse="down"),
+    "degrees": Column("T_hat_c_deg", float, "angle between the two maps there, degrees", worse="up", reached=True),
+    "cosine": Column("cosine", float, "its cosine", worse="down", reached=True),
+    "top-k": Column(
+        "top_k", float, "share of the k largest entries by |.| that both maps have", worse="down", reached=True
+    ),
     "top-k-mass": Column(
-        "top_k_mass", float, "share of the moved map's mass on the original's k largest entries", worse="down"
+        "top_k_mass",
+        float,
+        "share of the moved map's mass on the original's k largest entries",
+        worse="down",
+        reached=True,
     ),
-    "kendall": Column("kendall", float, "rank correlation tau-b of the maps", worse="down"),
-    "spearman": Column("spearman", float, "rank correlation rho of the maps", worse="down"),
-    "pearson": Column("pearson", float, "correlation of the maps", worse="down"),
-    "mass-centre": Column("mass_centre", float, "pixels between the centres of mass of |.|", worse="up"),
+    "kendall": Column("kendall", float, "rank correlation tau-b of the maps", worse="down", reached=True),
+    "spearman": Column("spearman", float, "rank correlation rho of the maps", worse="down", reached=True),
+    "pearson": Column("pearson", float, "correlation of the maps", worse="down", reached=True),
+    "mass-centre": Column("mass_centre", float, "pixels between the centres of mass of |.|", worse="up", reached=True),
     "ssim": Column(
-        "ssim", float, "structural similarity of |.|, summed over channels and divided by its maximum", worse="down"
+        "ssim",
+        float,
+        "structural similarity of |.|, summed over channels and divided by its maximum",
+        worse="down",
+        reached=True,
     ),
 }
 METRIC_NAMES = tuple(METRICS)
@@ -189,6 +204,7 @@ ATTACK = (
         float,
         "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical",
         worse="up",
+        reached=True,
     ),
     *METRICS.values(),
     Column("tightness", float, "T_hat_e / T_e; empty where they speak of different models (--measure-on relu)"),
@@ -201,6 +217,7 @@ ATTACK = (
         float,
         "with manipulate: squared distance of the map from the target, as a share of that of the original map",
         worse="down",
+        reached=True,
     ),
     Column("delta_norm", float, "size of the perturbation in this norm"),
     Column("attack_steps", int, "steps that its start took"),
@@ -263,14 +280,18 @@ def column_named(name: str, command: str) -> Column | None:
     figure = next((figure for figure in TRANSFERRED if name.endswith(f"_{figure}")), None)
     if command != "attack" or figure is None:
         return None
-    like = next(column for column in ATTACK if column.name == figure)
-    return replace(like, name=name, meaning=f"{figure} of another attribution at the same perturbation")
+    return _transferred(name, figure, f"{figure} of another attribution at the same perturbation")
+
+
+def _transferred(name: str, figure: str, meaning: str) -> Column:
+    """A figure of an attack, of another attribution."""
+    return replace(next(column for column in ATTACK if column.name == figure), name=name, meaning=meaning)
 
 
 def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
     """The columns of an attack, with those of the attributions that it was transferred to."""
     carried = tuple(
-        Column(transfer_column(name, figure), float, f"{figure} of {name} at the same perturbation")
+        _transferred(transfer_column(name, figure), figure, f"{figure} of {name} at the same perturbation")
         for name in transfer
         for figure in TRANSFERRED
     )

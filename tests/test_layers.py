@@ -11,7 +11,7 @@ import attrcert
 PACKAGE = Path(attrcert.__file__).parent
 # a layer sees the layers before it and itself; the names of one layer do not see each other
 LAYERS = (
-    {"errors", "references"},
+    {"errors", "references", "arrays"},
     {"vocabulary"},
     {"columns", "draws"},
     {"types", "records", "pictures"},
@@ -22,7 +22,7 @@ LAYERS = (
     {"running"},
     {"cli"},
 )
-REPORTING_SEES = {"errors", "vocabulary", "columns", "records", "pictures", "reporting"}
+REPORTING_SEES = {"errors", "arrays", "vocabulary", "columns", "records", "pictures", "reporting"}
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 

@@ -14,14 +14,21 @@ class Hessian:
     """H(z) of f_y at b points, by products: the graph of the gradient is built once and reused for every product.
 
     Points are differentiated in chunks of `chunk` at a time: large batches are slower than small ones where the cache
-    is small.
+    is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
     """
 
     def __init__(
-        self, f: Logits, points: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"], *, chunk: int | None = None
+        self,
+        f: Logits,
+        points: Float[Tensor, "b *shape"],
+        classes: Int64[Tensor, " b"],
+        *,
+        chunk: int | None = None,
+        held: int | None = None,
     ) -> None:
-        self._f, self._points, self._classes, self._chunk = f, points, classes, chunk or max(1, len(points))
-        self._graphs: list[tuple[Tensor, Tensor]] = []
+        self._f, self._points, self._classes = f, points, classes
+        self._chunk, self._held = chunk or max(1, len(points)), held
+        self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -42,28 +49,40 @@ class Hessian:
 
     def gradient(self) -> Float[Tensor, "b n"]:
         """grad f_y at the points."""
-        return torch.cat([gradient.detach().flatten(1) for _, gradient in self._built()])
+        chunks = range(len(self._points.split(self._chunk)))
+        return torch.cat([self._graph(i, twice=self._kept(i))[1].detach().flatten(1) for i in chunks])
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        graphs = self._built()
         parts = v.split(self._chunk)
-        return torch.cat([_product(*graph, part) for graph, part in zip(graphs, parts, strict=True)])
+        return torch.cat([_product(*self._graph(i, twice=True), part) for i, part in enumerate(parts)])
 
     rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Hessian":
-        return Hessian(self._f, self._points[keep], self._classes[keep], chunk=self._chunk)
+        return Hessian(self._f, self._points[keep], self._classes[keep], chunk=self._chunk, held=self._held)
 
-    def _built(self) -> list[tuple[Tensor, Tensor]]:
-        if not self._graphs:
-            pairs = zip(self._points.split(self._chunk), self._classes.split(self._chunk), strict=True)
-            self._graphs = [_differentiated(self._f, z, y, twice=True) for z, y in pairs]
-        return self._graphs
+    def _kept(self, i: int) -> bool:
+        """Whether the graph of the i-th chunk stays in memory."""
+        return self._held is None or (i + 1) * self._chunk <= self._held
+
+    def _graph(self, i: int, *, twice: bool) -> tuple[Tensor, Tensor]:
+        """The points of the i-th chunk and their gradient; `twice` with the graph that a product needs."""
+        if i in self._graphs:
+            return self._graphs[i]
+        chunk = slice(i * self._chunk, (i + 1) * self._chunk)
+        graph = _differentiated(self._f, self._points[chunk], self._classes[chunk], twice=twice)
+        if self._kept(i):
+            self._graphs[i] = graph
+        return graph
 
 
 @dataclass(frozen=True)
 class Saliency:
-    """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric."""
+    """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric. `held` as in Hessian, with chunks of one
+    point, where a smoothed map has more points than fit.
+    """
+
+    held: int | None = None
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
@@ -73,7 +92,7 @@ class Saliency:
     def explain(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained:
-        H = Hessian(f, x, y)
+        H = Hessian(f, x, y, chunk=None if self.held is None else 1, held=self.held)
         return Explained(H.gradient(), H)
 
 

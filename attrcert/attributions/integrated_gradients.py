@@ -87,12 +87,15 @@ class PathJacobian:
 
 @dataclass(frozen=True)
 class IntegratedGradients:
-    """`steps` nodes of a quadrature from a baseline; `chunk` points of all samples and nodes are differentiated together."""
+    """`steps` nodes of a quadrature from a baseline; `chunk` points of all samples and nodes are differentiated together, and the
+    graphs of `held` points are kept.
+    """
 
     steps: int = 20
     quadrature: str = "gauss-legendre"
     baseline: Baseline = BLACK
     chunk: int = 64
+    held: int | None = None
 
     def __post_init__(self) -> None:
         if self.quadrature not in QUADRATURES:
@@ -111,7 +114,7 @@ class IntegratedGradients:
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained:
         difference, points, classes = self._path(x, y)
-        hessian = Hessian(f, points, classes, chunk=self.chunk)
+        hessian = Hessian(f, points, classes, chunk=self.chunk, held=self.held)
         mean = self._mean(hessian.gradient(), len(x))
         value = difference * mean
         with torch.no_grad():

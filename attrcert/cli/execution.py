@@ -40,8 +40,9 @@ def execute(
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
+    from attrcert.arrays import jacobian_file
     from attrcert.reporting.promises import broken
-    from attrcert.running.jacobians import check_jacobians, jacobian_file, write_jacobians
+    from attrcert.running.jacobians import check_jacobians, write_jacobians
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)

@@ -33,7 +33,7 @@ def gate(
         Path | None,
         typer.Option(
             help="A TOML file whose table 'gate' has require, max_regression, baseline, waive, allow_mismatch, min_samples "
-            "and max_incomplete; options given beside it add to its lists.",
+            "and max_incomplete; options given beside it add to its lists, but --baseline replaces.",
             show_default=False,
             rich_help_panel=RULES,
         ),
@@ -138,7 +138,8 @@ def gate(
     code = verdict.outcome.exit_code
     if exit_zero and code in (1, 4):
         talk(f"--exit-zero: the verdict's exit code {code} becomes 0")
-    raise typer.Exit(0 if exit_zero and code != 2 else code)
+        code = 0
+    raise typer.Exit(code)
 
 
 def _format(format_: str, *, json_: bool, markdown: bool) -> str:

@@ -1,7 +1,7 @@
 """Options that several commands share, in groups, and how their texts become values. Nothing here imports torch."""
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -431,15 +431,24 @@ class OutputGroup:
         return "json" if self.json_ else self.format_
 
     def rules(self, columns: "Sequence[Column]", cases: "Sequence[Row]") -> "tuple[Rule, ...]":
-        """What is required of rows with these columns in these cases; read before anything is computed."""
+        """What is required of rows with these columns in these cases; read before anything is computed.
+
+        A filter on what the cases do not tell is left to the judgement.
+        """
         from attrcert.reporting.rules import parse_rule
         from attrcert.reporting.runfiles import table_of
         from attrcert.reporting.selections import applies, no_run_has
 
         rules = tuple(parse_rule(text) for text in self.require or ())
         expected = table_of([{"index": 0, "status": "ok", **case} for case in cases], columns, "", "the run")
+        told = {name for case in cases for name in case}
         for rule in rules:
-            if not applies(rule.figure, expected):
+            filters = tuple(
+                term for term in rule.figure.filters if term.column in told or term.column not in expected.header
+            )
+            if not applies(replace(rule.figure, filters=filters), expected):
+                raise no_run_has(rule.figure, [expected])
+            if not set(rule.figure.columns) <= set(expected.header):
                 raise no_run_has(rule.figure, [expected])
         return rules
 

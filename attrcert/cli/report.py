@@ -1,7 +1,7 @@
 """`attrcert report`: CSVs as one page to look at."""
 
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -88,17 +88,10 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
         typer.echo(content)
         return
     try:
-        with NamedTemporaryFile(
-            "w",
-            encoding="utf-8",
-            errors="backslashreplace",
-            dir=target.parent,
-            prefix=f".{target.name[:40]}.",
-            delete=False,
-        ) as part:
-            part.write(content)
-        Path(part.name).chmod(0o644)
-        Path(part.name).replace(target)
+        with TemporaryDirectory(dir=target.parent, prefix=".attrcert-report-") as beside:
+            part = Path(beside) / "part"
+            part.write_text(content, encoding="utf-8", errors="backslashreplace")
+            part.replace(target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {error.strerror}") from error
     for missing in page.missing:
@@ -113,10 +106,11 @@ def _draw(page: "Page", folder: Path) -> None:
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for plot, kind in product(page.plots, PLOT_FORMATS):
-            path = folder / f"{plot.name}.{kind}"
+        files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}
+        for path in files:
             if path.exists() and MARK.encode() not in path.read_bytes()[:4096]:
                 raise UsageError(f"{path} exists and is not a figure that attrcert drew", hint="choose another --plots")
+        for path, (plot, kind) in files.items():
             path.write_bytes(plot.render(kind))
     except OSError as error:
         raise UsageError(f"the figures cannot be written into {folder}: {error.strerror}") from error

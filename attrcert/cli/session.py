@@ -87,7 +87,7 @@ def _delta_file(path: Path | None, results: OutputGroup) -> "DeltaFile | None":
 
 def _begin(kept: "DeltaFile", file: RowFile | None) -> None:
     """The perturbations of the rows that are there already must be there too."""
-    from attrcert.running.attacking import delta_key
+    from attrcert.arrays import delta_key
 
     rows = [row for row in (file.rows if file else ()) if not str(row["status"]).startswith("error:")]
     kept.begin({delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows})

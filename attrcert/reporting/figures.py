@@ -35,7 +35,7 @@ STATUS_COLOURS = {
     Status.LABEL_CHANGED: "#57a8a0",
     Status.NOT_CONVERGED: "#d3566a",
 }
-ERROR_COLOUR = "#d3566a"
+ERROR_COLOUR = "#8a3040"
 STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^v<>P"
 INK, INLINE_INK = "#222222", "#0a1b2c"  # of lines and letters; in a page the second one becomes the page's own
@@ -176,7 +176,7 @@ def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption
     return Plot(name, title, caption, draw, (6.2, 5.2))
 
 
-FIGURES = {  # column -> axis label, whether more is worse
+FIGURES = {  # column -> axis label
     "T_c_deg": "first-order angle T_c, degrees",
     "angle_proved_deg": "proved angle, degrees",
     "T_e": "first-order bound T_e",
@@ -216,7 +216,10 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
             axes.set(xlabel=FIGURES[column], ylabel="share of samples", ylim=(0, 1.02))
             axes.legend(fontsize=8)
 
-    caption = "The share of samples whose figure is at most x. A curve that ends below 1 has samples for which nothing follows (vacuous)."
+    caption = (
+        "The share of samples whose figure is at most x. A curve that ends below 1 has samples without it: vacuous, infeasible, or with "
+        "an eps that nothing limits."
+    )
     return Plot("ecdf", "Distribution of the bounds", caption, draw, (7.2, 3.6 * -(-len(panels) // 2)))
 
 
@@ -231,7 +234,7 @@ def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, l
             place, style = (number, STYLES[case % len(STYLES)]) if len(runs) > 1 else (case, STYLES[0])
             twin = next((other for other, one in found.items() if one[2:] == (values, len(by_sample))), None)
             if twin is not None:  # a bound and the attack on it: one curve, two names
-                found[f"{twin} = {run.name}"] = found.pop(twin)
+                found[f"{twin} = {name}"] = found.pop(twin)
             elif values:
                 found[name] = (place, style, values, len(by_sample))
     return found
@@ -292,7 +295,7 @@ def _curve(rows: Sequence[Row], column: str) -> list[tuple[float, float, float, 
     if not any(row.get(column) is not None for row in rows):
         return []
     for row in rows:
-        cell = row.get(column, LIMITED.get(column))
+        cell = LIMITED.get(column) if row.get(column) is None else row[column]
         if row.get("eps") is not None and isinstance(cell, int | float):
             of_eps = worst.setdefault(row["eps"], {})
             of_eps[row["index"]] = max(of_eps.get(row["index"], 0.0), float(cell))

@@ -10,10 +10,12 @@ from typing import Any, cast
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from attrcert.arrays import MARK, delta_key, input_key, jacobian_key, map_key, moved_map_key
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
 from attrcert.reporting.worst import badness, cell_text, ranking
+from attrcert.vocabulary import round_down
 
 POWER_STEPS = 100
 
@@ -53,7 +55,7 @@ class Arrays:
             metadata = self._file.metadata() or {}
         except (SafetensorError, OSError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from error
-        if metadata.get("attrcert") != mark:
+        if metadata.get(MARK) != mark:
             raise UsageError(f"{path} is not a file of {mark} that attrcert wrote")
         self.names = frozenset(self._file.keys())
 
@@ -78,7 +80,7 @@ def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes
     """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
     column = ranking("attack", rows)
     having = [row for row in rows if _names(row) <= arrays.names]
-    order = _of_each_sample(sorted(having, key=lambda row: -badness(row, column, "attack")))
+    order = _of_each_sample(sorted(having, key=lambda row: badness(row, column, "attack"), reverse=True))
     least = order[each:][::-1][:each]
     parts = [("moved most", order[:each]), ("moved least", least)]
     note = (
@@ -92,14 +94,14 @@ def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes
     )
 
 
-def _key(row: Row) -> str:
-    return f"index={row.get('index')}/eps={row.get('eps')!r}/attack={row.get('attack')}"
+def _case(row: Row) -> tuple[Cell, Cell, Cell]:
+    return row.get("index"), row.get("eps"), row.get("attack")
 
 
 def _names(row: Row) -> set[str]:
     """The arrays that a card needs."""
-    key = _key(row)
-    return {key, f"{key}/map", f"index={row.get('index')}/input", f"index={row.get('index')}/map"}
+    index = row.get("index")
+    return {delta_key(*_case(row)), moved_map_key(*_case(row)), input_key(index), map_key(index)}
 
 
 def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
@@ -111,9 +113,9 @@ def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
 
 
 def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
-    index, key = row["index"], _key(row)
-    image, delta = arrays.image(f"index={index}/input"), arrays.image(key)
-    old, new = arrays.image(f"index={index}/map"), arrays.image(f"{key}/map")
+    index = row["index"]
+    image, delta = arrays.image(input_key(index)), arrays.image(delta_key(*_case(row)))
+    old, new = arrays.image(map_key(index)), arrays.image(moved_map_key(*_case(row)))
     if not image.shape == delta.shape == old.shape == new.shape:
         raise UsageError(f"the arrays of sample {index} have different shapes")
     _check_length(index, old, row.get("g_norm"))
@@ -172,16 +174,16 @@ def jacobians(name: str, rows: Sequence[Row], arrays: Arrays) -> Gallery | None:
 
 
 def _jacobian_card(index: int, length: Cell, arrays: Arrays) -> Card:
-    J, image = arrays.array(f"index={index}/jacobian"), arrays.image(f"index={index}/input")
+    J, image = arrays.array(jacobian_key(index)), arrays.image(input_key(index))
     if J.ndim != 2 or J.shape[1] != image.size:
         raise UsageError(f"the Jacobian of sample {index} has the shape {J.shape}, and its input {image.shape}")
-    heat = arrays.image(f"index={index}/map")
+    heat = arrays.image(map_key(index))
     _check_length(index, heat, length)
     direction, xi = _top(J)
     shrunk = _blocks(J)
     return Card(
         title=f"sample {index}",
-        figures=(("size", f"{J.shape[0]} x {J.shape[1]}"), ("xi_max, by power iteration", f"{xi:.5g}")),
+        figures=(("size", f"{J.shape[0]} x {J.shape[1]}"), ("xi_max, at least", round_down(xi, 5))),
         pictures=(
             _picture("input", grey_or_colour(image)),
             _picture("attribution", coloured(heat.sum(axis=0))),

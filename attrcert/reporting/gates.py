@@ -18,6 +18,7 @@ from attrcert.reporting.verdicts import (
     attempt,
     judge_completeness,
     judge_rule,
+    refused,
 )
 from attrcert.vocabulary import nearest
 
@@ -83,7 +84,7 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
     baselines, unread_baselines = _tables(gate.baseline, figures)
     judgements = [*unread, *unread_baselines, *wrong_rules, *wrong_allowances]
     if tables:
-        judgements += [attempted(rule, tables, gate) for rule in rules]
+        judgements += [_attempted(rule, tables, gate) for rule in rules]
         if allowances and baselines:
             judgements += _compared(allowances, tables, baselines, gate)
         judgements.append(judge_completeness((*tables, *baselines), gate.waived, gate.max_incomplete))
@@ -107,10 +108,10 @@ def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[s
 
 def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
     """Of rows that were just computed."""
-    return Verdict((table.name,), tuple(attempted(rule, [table], Gate()) for rule in rules))
+    return Verdict((table.name,), tuple(_attempted(rule, [table], Gate()) for rule in rules))
 
 
-def attempted(rule: Rule, tables: Sequence[RunTable], gate: Gate) -> Judgement:
+def _attempted(rule: Rule, tables: Sequence[RunTable], gate: Gate) -> Judgement:
     judge = partial(judge_rule, rule, tables, gate.waived, gate.min_samples)
     return attempt(rule.name, rule.demand, rule.reason, judge)
 
@@ -122,7 +123,7 @@ def _parsed(demands: Sequence[Demand], parse: Callable[..., T]) -> tuple[list[T]
         try:
             good.append(parse(demand.text, name=demand.name, reason=demand.reason))
         except UsageError as error:
-            bad.append(_unreadable(demand.title, demand.text, error, demand.reason))
+            bad.append(refused(demand.title, demand.text, demand.reason, error))
     return good, bad
 
 
@@ -133,15 +134,8 @@ def _tables(paths: Sequence[Path], figures: Sequence[Figure]) -> tuple[list[RunT
         try:
             good.append(read_table(path, wanted))
         except UsageError as error:
-            bad.append(_unreadable(str(path), "the file can be read", error))
+            bad.append(refused(str(path), "the file can be read", "", error))
     return good, bad
-
-
-def _unreadable(name: str, demand: str, error: UsageError, reason: str = "") -> Judgement:
-    def fail() -> Judgement:
-        raise error
-
-    return attempt(name, demand, reason, fail)
 
 
 def _compared(
@@ -150,7 +144,7 @@ def _compared(
     try:
         pairs = pair_up(tables, baselines, gate.allow_mismatch)
     except UsageError as error:
-        return [_unreadable(one.name, one.demand, error, one.reason) for one in allowances]
+        return [refused(one.name, one.demand, one.reason, error) for one in allowances]
     return [
         attempt(one.name, one.demand, one.reason, partial(judge_allowance, one, pairs, gate.waived, gate.min_samples))
         for one in allowances

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Row, column_named
 from attrcert.errors import UsageError
 from attrcert.reporting.figures import Plot, RunRows, plots
@@ -17,10 +17,9 @@ from attrcert.reporting.rules import parse_figure
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.reporting.selections import select_present, statistic
 from attrcert.reporting.summaries import TextTable
-from attrcert.reporting.worst import REACHED, RankedRun, SampleTable, sample_table
-from attrcert.vocabulary import Guarantee, round_down, round_up
+from attrcert.reporting.worst import RankedRun, SampleTable, outwards, sample_table
+from attrcert.vocabulary import Guarantee
 
-JACOBIANS = ".jacobians.safetensors"
 PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.PROVED: "T_proved and its angle hold for every perturbation in the ball, whatever an attack does.",
     Guarantee.CONFIDENCE: "The certified figures hold for every perturbation in the ball, but for a stated chance of bad luck in the "
@@ -106,6 +105,8 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
 
 
 def _runs(paths: Sequence[Path]) -> list[_Run]:
+    if len(set(paths)) < len(paths):
+        raise UsageError("a file is given twice", hint="give each once")
     stems = [path.stem for path in paths]
     runs = []
     for path in paths:
@@ -203,7 +204,8 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     for run in runs:
         for figure in figures:
             for one in select_present(figure, run.table):
-                value = _outwards(statistic(figure, one.values), figure.column, command)
+                column = column_named(figure.column, command) if figure.column else None
+                value = outwards(statistic(figure, one.values), column, 4)
                 unbounded = f" ({one.lacking} unbounded)" if one.lacking else ""
                 lines.setdefault(one.case, {}).setdefault(figure.text, {})[run.name] = value + unbounded
     cells = [
@@ -220,14 +222,6 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
         cells=tuple(cells),
         notes=tuple(_differences(runs)),
     )
-
-
-def _outwards(value: float, column: str | None, command: str) -> str:
-    """Rounded as the figures of its column are."""
-    known = column_named(column, command) if column else None
-    if known is None or known.worse is None or not isfinite(value):
-        return f"{value:.4g}"
-    return (round_up if known.worse == "up" and column not in REACHED else round_down)(value, 4)
 
 
 def _differences(runs: Sequence[_Run]) -> Iterable[str]:
@@ -256,14 +250,14 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
             missing.append(f"{run.name}: no pictures, since it was run without --save-deltas and --out together")
             continue
         try:
-            shown += galleries(run.name, run.rows, Arrays(path, "deltas"), each, run.classes)
+            shown += galleries(run.name, run.rows, Arrays(path, DELTAS), each, run.classes)
         except UsageError as error:
             missing.append(f"{run.name}: no pictures: {error.message}")
     for run in runs:
-        beside = run.path.with_name(run.path.name + JACOBIANS)
+        beside = jacobian_file(run.path)
         if beside.exists():
             try:
-                found = jacobians(run.name, run.rows, Arrays(beside, "jacobians"))
+                found = jacobians(run.name, run.rows, Arrays(beside, JACOBIANS))
             except UsageError as error:
                 missing.append(f"{run.name}: no Jacobian: {error.message}")
             else:

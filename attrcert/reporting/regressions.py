@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from attrcert.errors import UsageError
-from attrcert.reporting.rules import Allowance, Comparison, Figure
-from attrcert.reporting.runfiles import Case, RunTable
-from attrcert.reporting.selections import Selection, applies, no_run_has, resampled, select, statistic
-from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, enough, finite
+from attrcert.reporting.rules import Allowance, Comparison
+from attrcert.reporting.runfiles import RunTable
+from attrcert.reporting.selections import Selection, applies, complies, no_run_has, quick_statistic, select, statistic
+from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, check_enough, finite
 from attrcert.vocabulary import Status, nearest
 
 RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
@@ -48,10 +48,6 @@ class Pair:
     paired: bool
     allowed: frozenset[str]
 
-    def key(self, one: Selection) -> Case:
-        """What the same case of both has in common."""
-        return tuple((name, cell) for name, cell in one.key if name not in self.allowed)
-
 
 def pair_up(tables: Sequence[RunTable], baselines: Sequence[RunTable], allowed: Collection[str]) -> tuple[Pair, ...]:
     """Each run with the baseline of the same kind. Runs that do not compare are refused, with what differs."""
@@ -65,7 +61,7 @@ def pair_up(tables: Sequence[RunTable], baselines: Sequence[RunTable], allowed: 
         pairs += [Pair(new, old, _comparable(new, old, allowed), frozenset(allowed)) for old in like]
     if not pairs:
         commands = ", ".join(f"{table.name} of `{table.kind}`" for table in (*tables, *baselines))
-        raise UsageError(f"no baseline is of the command of a run: {commands}")
+        raise UsageError(f"each baseline must come from the same command as a run, got {commands}")
     return tuple(pairs)
 
 
@@ -80,7 +76,7 @@ def _comparable(new: RunTable, old: RunTable, allowed: Collection[str]) -> bool:
             hint=f"keep {without.name}.json beside it, or --allow-mismatch {MANIFEST}",
         )
     ours, theirs = new.manifest["identity"], old.manifest["identity"]
-    differing = differing_keys(ours, theirs)
+    differing = differing_keys(ours, theirs, allowed)
     _check_known(allowed, {*ours, *theirs})
     refused = {key: texts for key, texts in differing.items() if key not in allowed}
     if refused:
@@ -98,13 +94,15 @@ def _images(*identities: Mapping[str, Any]) -> tuple[str, ...]:
     return IMAGES if hashed else (*IMAGES, "dataset")
 
 
-def differing_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What differs, by the name under which it can be allowed."""
+def differing_keys(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], allowed: Collection[str] = ()
+) -> dict[str, list[str]]:
+    """What differs and is not allowed to, by the name of its group, or its own."""
     names = {key: group for group, keys in GROUPS.items() for key in keys}
     names |= {"dataset": "data"} if "dataset" in _images(ours, theirs) else {}
     found: dict[str, list[str]] = {}
     for key in dict.fromkeys((*ours, *theirs)):
-        if key in MODEL or (key in HOW and key not in names) or ours.get(key) == theirs.get(key):
+        if key in MODEL or key in allowed or (key in HOW and key not in names) or ours.get(key) == theirs.get(key):
             continue
         text = f"{key} is {_brief(ours.get(key))} and was {_brief(theirs.get(key))}"
         found.setdefault(names.get(key, key), []).append(text)
@@ -140,8 +138,10 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
         notes += alone_cases
         for new, old in matched:
             here, there = _common(new, old) if pair.paired else (new, old)
-            enough(here, max(1, min_samples))
-            enough(there, max(1, min_samples))
+            if not len(here):
+                raise figure.error(f"{new.run} and {old.run} must have a sample in common", figure.place)
+            check_enough(here, min_samples)
+            check_enough(there, min_samples)
             alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
             observations.append(_observed(allowance, _sign(allowance, pair.new), here, there, alone))
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
@@ -157,11 +157,17 @@ def _matched(
 ) -> tuple[list[tuple[Selection, Selection]], tuple[str, ...]]:
     """The cases of both, and a note of the others; where nothing may differ, there are none."""
     figure = allowance.figure
-    new, old = ({pair.key(one): one for one in select(figure, table, waived)} for table in (pair.new, pair.old))
-    alone = [(new | old)[key] for key in new.keys() ^ old.keys()]
+    new, old = ({one.key: one for one in select(figure, table, waived)} for table in (pair.new, pair.old))
+    if pair.allowed and len(new) == len(old) == 1:  # one case each, which may differ
+        return list(zip(new.values(), old.values(), strict=True)), ()
+    alone = [one for side in (new, old) for key, one in side.items() if not (key in new and key in old)]
     if alone and (not pair.allowed or len(alone) == len(new) + len(old)):
         other = pair.old if alone[0].run == pair.new.name else pair.new
-        raise figure.error(f"{alone[0].run} has {alone[0].case or 'a case'}, and {other.name} has not", figure.place)
+        raise figure.error(
+            f"{alone[0].run} has {alone[0].case or 'a case'}, and {other.name} has not",
+            figure.place,
+            "a filter such as [eps=0.1] picks the cases to compare",
+        )
     notes = tuple(f"{one.case} of {one.run} is not compared: the other run has it not" for one in alone)
     return [(one, old[key]) for key, one in new.items() if key in old], notes
 
@@ -170,7 +176,10 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
     """1 where more is worse, -1 where less is."""
     figure = allowance.figure
     column = table.column(figure.column) if figure.column and figure.statistic != "std" else None
-    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None] or _bad(figure)
+    terms = [term for part in figure.condition for term in part]
+    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None] or int(
+        bool(terms) and all(map(_is_fault, terms))
+    )
     if not (known or allowance.sign):
         raise figure.error(
             f"it is not known which way {figure.text} gets worse",
@@ -186,17 +195,12 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
     return known or allowance.sign
 
 
-def _bad(figure: Figure) -> int:
-    """1 where what is counted is a fault: an exceeded bound, or a status that is not ok."""
-    terms = [term for part in figure.condition for term in part]
-    faults = [term.column.startswith("violated") or _status_fault(term) for term in terms]
-    return int(bool(faults) and all(faults))
-
-
-def _status_fault(term: Comparison) -> bool:
-    return (
-        term.column == "status" and term.comparator == "==" and term.value is not None and term.value.text != Status.OK
-    )
+def _is_fault(term: Comparison) -> bool:
+    """Whether what is counted is a fault: an exceeded bound, or a status that is not ok."""
+    value = term.value.text.lower() if term.value else "true"
+    if term.column.startswith("violated"):
+        return (value == "true") is (term.comparator in ("", "=="))
+    return term.column == "status" and (value != Status.OK) is (term.comparator == "==")
 
 
 def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, alone: int | None) -> Observation:
@@ -218,7 +222,7 @@ def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, a
         run=new.run,
         case=new.case,
         observed=f"{before:.4g} to {now:.4g}: {_text(difference, allowance)}{_range((low, high), allowance)}",
-        passed=sign * difference <= allowance.amount,
+        passed=complies(sign * difference, "<=", allowance.amount),
         samples=len(new),
         notes=tuple(_notes(alone)),
         worst=_moved(new, old, sign) if alone is not None else (),
@@ -276,7 +280,7 @@ def _interval(allowance: Allowance, new: Selection, old: Selection, *, paired: b
     for i in range(resamples):
         a = rng.integers(len(new), size=len(new))
         b = a if paired else rng.integers(len(old), size=len(old))
-        now, before = resampled(allowance.figure, new.values[a]), resampled(allowance.figure, old.values[b])
+        now, before = quick_statistic(allowance.figure, new.values[a]), quick_statistic(allowance.figure, old.values[b])
         differences[i] = _difference(now, before, relative=allowance.relative)
     if not np.isfinite(differences).all():
         return float("nan"), float("nan")

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import inf
 from typing import TypeVar
 
 from attrcert.errors import UsageError
@@ -132,18 +133,19 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     reader.end()
     if token.text.endswith("%") and (figure.column or "").endswith("_deg"):
         raise reader.error(f"{figure.column} is in degrees, of which there is no percentage", token.place)
-    if figure.statistic == "fraction" and _always(comparator, limit):
+    if figure.statistic in COUNTING and _always(figure.statistic, comparator, limit):
+        hint = f"did you mean {limit:g}%?" if limit > 0 else ""
         raise reader.error(
-            f"a share is always {comparator} {limit:g}: the rule could not fail",
-            token.place,
-            f"did you mean {limit:g}%?",
+            f"a {figure.statistic} is always {comparator} {limit:g}: the rule could not fail", token.place, hint
         )
     return Rule(figure, comparator, limit, text, name or text, reason)
 
 
-def _always(comparator: str, limit: float) -> bool:
-    """Whether every number from 0 to 1 compares so."""
-    return {"<=": limit >= 1, "<": limit > 1, ">=": limit <= 0, ">": limit < 0}.get(comparator, False)
+def _always(statistic: str, comparator: str, limit: float) -> bool:
+    """Whether every share, or every count, compares so."""
+    most = 1.0 if statistic == "fraction" else inf
+    always = {"<=": limit >= most, "<": limit > most, ">=": limit <= 0, ">": limit < 0, "!=": not 0 <= limit <= most}
+    return always.get(comparator, False)
 
 
 def parse_figure(text: str) -> Figure:

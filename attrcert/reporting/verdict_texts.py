@@ -89,7 +89,7 @@ def _said(judgement: Judgement) -> Iterable[str]:
             noted.setdefault(note, []).append(_where(one))
     yield from (f"{name}: {note} ({'; '.join(places)})" for note, places in noted.items())
     gravest = judgement.gravest
-    if gravest and gravest.worst and not gravest.passed:
+    if gravest and gravest.worst:
         yield f"{name}, worst samples of {_where(gravest)}: {_worst(gravest)}"
 
 
@@ -150,11 +150,11 @@ def _test_case(suite: ElementTree.Element, judgement: Judgement) -> None:
         ElementTree.SubElement(case, "system-out").text = text
         return
     kind = "error" if judgement.outcome is Outcome.ERROR else "failure"
-    message = judgement.message.splitlines()[0] if judgement.message else _first(judgement)
+    message = judgement.message.splitlines()[0] if judgement.message else _failure_line(judgement)
     ElementTree.SubElement(case, kind, type=judgement.outcome.value, message=_clean(message)).text = text
 
 
-def _first(judgement: Judgement) -> str:
+def _failure_line(judgement: Judgement) -> str:
     one = judgement.gravest
     return f"{judgement.demand}: {one.observed} in {_where(one)}" if one else judgement.demand
 

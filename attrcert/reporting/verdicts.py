@@ -63,8 +63,8 @@ class Judgement:
 
     @property
     def gravest(self) -> Observation | None:
-        """The observation that is the furthest from what was demanded, or the first."""
-        return max(self.observations, key=lambda one: (not one.passed, one.excess), default=None)
+        """Of those that are not as demanded, the one that is the furthest from it."""
+        return max((one for one in self.observations if not one.passed), key=lambda one: one.excess, default=None)
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,13 @@ def attempt(name: str, demand: str, reason: str, judge: Callable[[], Judgement])
     try:
         return judge()
     except UsageError as error:
-        hint = f"\nhint: {error.hint}" if error.hint else ""
-        return Judgement(name, demand, Outcome.ERROR, reason, message=error.message + hint)
+        return refused(name, demand, reason, error)
+
+
+def refused(name: str, demand: str, reason: str, error: UsageError) -> Judgement:
+    """What cannot be judged, and why."""
+    hint = f"\nhint: {error.hint}" if error.hint else ""
+    return Judgement(name, demand, Outcome.ERROR, reason, message=error.message + hint)
 
 
 def judge_rule(rule: Rule, tables: Sequence[RunTable], waived: frozenset[int], min_samples: int) -> Judgement:
@@ -119,7 +124,7 @@ def judge_rule(rule: Rule, tables: Sequence[RunTable], waived: frozenset[int], m
         raise no_run_has(rule.figure, tables)
     selections = [one for table in having for one in select(rule.figure, table, waived)]
     for selection in selections:
-        enough(selection, min_samples)
+        check_enough(selection, min_samples)
     observations = tuple(_observed(rule, selection) for selection in selections)
     outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
     skipped = tuple(
@@ -128,7 +133,7 @@ def judge_rule(rule: Rule, tables: Sequence[RunTable], waived: frozenset[int], m
     return Judgement(rule.name, rule.demand, outcome, rule.reason, observations, notes=skipped)
 
 
-def enough(selection: Selection, least: int) -> None:
+def check_enough(selection: Selection, least: int) -> None:
     if len(selection) < least:
         where = f"{selection.run}{f' at {selection.case}' if selection.case else ''}"
         raise RuleError(f"min-samples asks for {least} samples, and {where} has {len(selection)} with the figure")
@@ -148,7 +153,7 @@ def _observed(rule: Rule, selection: Selection) -> Observation:
         observed=rounded(value, rule.comparator),
         passed=complies(value, rule.comparator, rule.limit),
         samples=len(selection),
-        notes=tuple(_notes(rule, selection)),
+        notes=tuple(_notes(selection)),
         worst=worst(rule, selection),
         figures={"observed": finite(value), "limit": rule.limit},
     )
@@ -166,7 +171,7 @@ def rounded(value: float, comparator: str) -> str:
     return (round_down if comparator in (">=", ">") else round_up)(value, 6)
 
 
-def _notes(rule: Rule, selection: Selection) -> list[str]:
+def _notes(selection: Selection) -> list[str]:
     notes = []
     if selection.lacking:
         notes.append(f"{selection.lacking} samples without a bound count as the worst")
@@ -188,14 +193,18 @@ def worst(rule: Rule, selection: Selection) -> tuple[tuple[int, str], ...]:
     )
 
 
-def _count(table: RunTable, samples: int, missing: int) -> str:
-    """How many samples there are of how many, and how many have no figure."""
+def _count(table: RunTable, waived: frozenset[int], samples: int, missing: int) -> str:
+    """How many samples have no figure, and how many there are where that is not all."""
     told = str((table.manifest or {}).get("samples") or "")
     try:
-        whole = len(parse_indices(told)) if told and not (table.manifest or {})["identity"].get("shard") else samples
-    except UsageError:
+        whole = (
+            len(set(parse_indices(told)) - waived)
+            if told and not (table.manifest or {})["identity"].get("shard")
+            else samples
+        )
+    except UsageError:  # edited by hand
         whole = samples
-    return f"{samples} of {whole} samples" if samples < whole else f"{missing} without a figure"
+    return f"{missing} without a figure" + (f", {samples} of {whole} samples" if samples < whole else "")
 
 
 def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allowed: float) -> Judgement:
@@ -218,7 +227,7 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
             Observation(
                 run=table.name,
                 case="",
-                observed=_count(table, len(samples), len(missing)),
+                observed=_count(table, waived, len(samples), len(missing)),
                 passed=whole and len(missing) / len(samples) <= allowed,
                 samples=len(samples),
                 notes=tuple(notes),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attrcert.columns import Cell, Row, column_named
+from attrcert.columns import Cell, Column, Row, column_named
 from attrcert.reporting.cases import asked_for
 from attrcert.vocabulary import round_down, round_up
 
@@ -14,38 +14,30 @@ FIRST = (
     "angle_proved_deg", "T_hat_c_deg", "T_e", "T_proved", "T_hat_e", "tightness", "violated", "cosine", "angle_deg", "eps_max",
     "radius_min", "g_norm", "message",
 )  # fmt: skip
-REACHED = (
-    "T_hat_e",
-    "T_hat_c_deg",
-    "T_sampled",
-    "T_e_attained",
-    "xi_lower",
-    "linf_lower",
-)  # what was found: not above it
 
 
 def ranking(command: str, rows: Sequence[Row]) -> str:
     """The column by which rows are the worst: what was proved before what was estimated."""
     if command == "smooth":
         return asked_for(rows)
-    names = RANKED.get(command, RANKED["bound"])
+    names = RANKED[command]
     return next((name for name in names if any(row.get(name) is not None for row in rows)), names[-1])
 
 
-def badness(row: Row, column: str, command: str) -> float:
-    """Larger is worse: a row without figures comes first, then one that nothing bounds."""
+def badness(row: Row, column: str, command: str) -> tuple[int, float]:
+    """Larger is worse: rows without figures first, then those that nothing bounds, those to which the figure does not apply last."""
     if str(row["status"]).startswith("error:"):
-        return math.inf
+        return 3, 0.0
     known, cell = column_named(column, command), row.get(column)
     if not isinstance(cell, int | float):
-        return math.inf if known is not None and known.lacking is not None else -math.inf
-    return -float(cell) if known is not None and known.worse == "down" else float(cell)
+        return (2, 0.0) if known is not None and known.lacking is not None else (0, 0.0)
+    return 1, -float(cell) if known is not None and known.worse == "down" else float(cell)
 
 
 def worst_rows(command: str, rows: Sequence[Row], most: int) -> list[Row]:
     """The worst first; rows that are equally bad stay in their order."""
     column = ranking(command, rows)
-    return sorted(rows, key=lambda row: -badness(row, column, command))[:most]
+    return sorted(rows, key=lambda row: badness(row, column, command), reverse=True)[:most]
 
 
 @dataclass(frozen=True)
@@ -148,7 +140,11 @@ def cell_text(name: str, cell: Cell, command: str) -> str:
         return ""
     if isinstance(cell, bool) or not isinstance(cell, float):
         return {True: "yes", False: "no"}[cell] if isinstance(cell, bool) else str(cell)
-    column = column_named(name, command)
-    if column is None or column.worse is None:
-        return f"{cell:.5g}"
-    return (round_up if column.worse == "up" and name not in REACHED else round_down)(cell, 5)
+    return outwards(cell, column_named(name, command), 5)
+
+
+def outwards(value: float, column: Column | None, digits: int) -> str:
+    """Rounded towards the weaker claim: an upper bound up, what was reached towards what was not moved."""
+    if column is None or column.worse is None or not math.isfinite(value):
+        return f"{value:.{digits}g}"
+    return (round_up if (column.worse == "up") is not column.reached else round_down)(value, digits)

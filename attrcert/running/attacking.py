@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.arrays import delta_key, input_key, map_key, moved_map_key
 from attrcert.attacks import ATTACKS
 from attrcert.attacks.ascent import Attack, Attacked, Problem, Reference, ascend, best_of, scored
 from attrcert.attacks.euclidean import Euclidean
@@ -58,11 +59,6 @@ def attack_subject(subject: Subject, setting: Setting) -> dict[int, list[Row]]:
         if setting.save:
             setting.save(campaign.kept(found))
     return rows
-
-
-def delta_key(index: int, eps: float, attack: str) -> str:
-    """The name of a saved perturbation; with /map behind it, of the attribution there."""
-    return f"index={index}/eps={eps!r}/attack={attack}"
 
 
 def default_k(n: int) -> int:
@@ -230,9 +226,9 @@ class Campaign:
         shape = self.problem.shape
         for i, index in enumerate(self.subject.batch.indices):
             for name in self.config.attack:
-                key = delta_key(index, self.problem.ball.eps, name)
-                kept |= {key: found[name].delta[i], f"{key}/map": found[name].map[i]}
-            kept |= {f"index={index}/input": self.problem.x[i], f"index={index}/map": self.reference.map[i]}
+                case = (index, self.problem.ball.eps, name)
+                kept |= {delta_key(*case): found[name].delta[i], moved_map_key(*case): found[name].map[i]}
+            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i]}
         return {name: tensor.view(shape).cpu() for name, tensor in kept.items()}
 
     def _ball_wide(self, found: dict[str, Attacked]) -> dict[str, Sequence[Cell]]:

@@ -42,6 +42,8 @@ class RunConfig:
     quadrature: str = "gauss-legendre"
     baseline: str = "0"
     ig_chunk: int = 64
+    chunk: int | None = None  # filled in by a run where memory is short; no result depends on it
+    held: int | None = None  # likewise
     failure: float = 1e-3
     seed: int = 0
     dtype: str = "float32"

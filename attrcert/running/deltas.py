@@ -8,10 +8,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from attrcert.arrays import DELTAS, MARK
 from attrcert.errors import ResumeError, UsageError
 
 READABLE = 0o644  # like the CSV beside it; safetensors itself lets nobody else read
-MARK = {"attrcert": "deltas"}  # in the file's metadata: what has it not is somebody else's
+METADATA = {MARK: DELTAS}
 
 
 class DeltaFile:
@@ -50,7 +51,7 @@ class DeltaFile:
         """Keep the perturbations of a batch; a part is named by its first entry, so that a repeated batch replaces itself."""
         name = next(iter(deltas)).replace("/", ",")
         part = self.parts / f"{name}.part"
-        save_file({key: delta.contiguous() for key, delta in deltas.items()}, part, metadata=MARK)
+        save_file({key: delta.contiguous() for key, delta in deltas.items()}, part, metadata=METADATA)
         part.replace(self.parts / f"{name}.safetensors")
 
     def abandon(self) -> None:
@@ -63,7 +64,7 @@ class DeltaFile:
         for file in self._files():
             whole |= load_file(file)
         fresh = self.path.with_name(self.path.name + ".part")
-        save_file(whole, fresh, metadata=MARK)
+        save_file(whole, fresh, metadata=METADATA)
         fresh.chmod(READABLE)
         fresh.replace(self.path)
         shutil.rmtree(self.parts)
@@ -76,7 +77,7 @@ class DeltaFile:
 def _is_ours(path: Path) -> bool:
     try:
         with safe_open(path, framework="np") as file:
-            return (file.metadata() or {}).get("attrcert") == MARK["attrcert"]
+            return (file.metadata() or {}).get(MARK) == DELTAS
     except (SafetensorError, OSError):
         return False
 

@@ -82,10 +82,10 @@ class Worker:
         self._run = open_run(source.model, source.data, source.config, source.options)
 
     def compute(self, indices: Indices, *, keep: bool) -> Done:
-        done = Done([], {}, [])
-        save = done.kept.update if keep else None
-        done.rows.extend(self._run.batch(indices, save=save, warn=done.warnings.append))
-        return done
+        kept: dict[str, Tensor] = {}
+        warnings: list[str] = []
+        rows = self._run.batch(indices, save=kept.update if keep else None, warn=warnings.append)
+        return Done(rows, kept, warnings)
 
 
 class Hand(Protocol):

@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from attrcert.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense
 from attrcert.running.cells import explain
@@ -17,14 +18,7 @@ from attrcert.running.methods import torch_dtype
 from attrcert.running.runs import Run
 from attrcert.vocabulary import indices_text
 
-MARK = {"attrcert": "jacobians"}
 LARGEST = 4096  # features; a matrix of that size has 64 MiB
-SUFFIX = ".jacobians.safetensors"
-
-
-def jacobian_file(rows: Path) -> Path:
-    """Where the matrices of a run lie: beside its CSV."""
-    return rows.with_name(rows.name + SUFFIX)
 
 
 def check_jacobians(run: Run, indices: Sequence[int]) -> None:
@@ -47,17 +41,18 @@ def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
     failed: list[str] = []
     with run.classifier.prepared():
         for index in indices:
-            found, reason = _of(run, index)
-            kept |= {f"index={index}/{name}": tensor.contiguous().cpu() for name, tensor in found.items()}
+            found, reason = _matrices(run, index)
+            kept |= {name: tensor.contiguous().cpu() for name, tensor in found.items()}
             failed += [f"no Jacobian of sample {index}: {reason}"] if reason else []
     part = path.with_name(path.name + ".part")
-    save_file(kept, part, metadata=MARK)
+    save_file(kept, part, metadata={MARK: JACOBIANS})
     part.chmod(READABLE)
     part.replace(path)
     return failed
 
 
-def _of(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
+def _matrices(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
+    """A sample's arrays by name, or why there are none."""
     config = run.config
     assert isinstance(config, BoundConfig)
     batch, failed = read(run.data.images, [index], run.shape, device=run.device, dtype=torch_dtype(config))
@@ -69,7 +64,7 @@ def _of(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
         return {}, others[0].message
     explained = explain(run.classifier, batch, logits, config).explained
     return {
-        "jacobian": dense(explained.jacobian)[0].detach(),
-        "input": batch.images[0],
-        "map": explained.value[0].detach().view(run.shape),
+        jacobian_key(index): dense(explained.jacobian)[0].detach(),
+        input_key(index): batch.images[0],
+        map_key(index): explained.value[0].detach().view(run.shape),
     }, ""

@@ -1,11 +1,13 @@
-"""How many samples to take at once: from the bytes that one sample's graph holds, measured on the sample itself."""
+"""How many samples to take at once, and how many graphs to keep: from the bytes that one graph holds, measured on a sample."""
 
 import re
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.attributions.gradient import Saliency
 from attrcert.certificates.smoothing import CHUNK
 from attrcert.errors import UsageError
 from attrcert.types import Attribution, Logits
@@ -13,6 +15,8 @@ from attrcert.types import Attribution, Logits
 # Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
 MOST_POINTS = {"cpu": 512, "cuda": 4096}
 MOST_SAMPLES = {"cpu": 64, "cuda": 256}
+BESIDE = 3
+PLAIN = Saliency()
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -24,7 +28,16 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
-def batch_size(
+@dataclass(frozen=True)
+class Plan:
+    """What fits: samples at once, points differentiated together, and of how many the graphs are kept (None: of all)."""
+
+    samples: int
+    chunk: int | None = None
+    held: int | None = None
+
+
+def plan(
     attribution: Attribution,
     f: Logits,
     x: Float[Tensor, "1 *shape"],
@@ -32,13 +45,23 @@ def batch_size(
     *,
     memory: int,
     vectors: int,
-) -> int:
-    """Samples whose graphs and `vectors` of their size fit into `memory` bytes."""
-    # a product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224)
-    each = 3 * sample_bytes(attribution, f, x, y) + vectors * x.numel() * x.element_size()
+) -> Plan:
+    """Samples whose graphs and `vectors` of their size fit into `memory` bytes; where not even one does, graphs are given up."""
     kind = x.device.type if x.device.type in MOST_SAMPLES else "cpu"
-    points = getattr(attribution, "points", 1)
-    return max(1, min(memory // max(each, 1), MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
+    points, basis = getattr(attribution, "points", 1), vectors * x.numel() * x.element_size()
+    # a product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224)
+    if points == 1:
+        each = BESIDE * sample_bytes(attribution, f, x, y) + basis
+        return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])))
+    point = max(1, sample_bytes(PLAIN, f, x, y))
+    most = max(1, min(MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
+    samples = memory // (BESIDE * points * point + basis)
+    if samples >= 1:
+        return Plan(min(samples, most))
+    room = max(0, memory - basis)
+    chunk = max(1, min(getattr(attribution, "chunk", 1), room // (2 * BESIDE * point)))  # half for what is done at once
+    held = max(0, (room - BESIDE * chunk * point) // point)
+    return Plan(1, chunk, held if held < points else None)
 
 
 def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:

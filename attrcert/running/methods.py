@@ -58,7 +58,8 @@ def explainer(config: RunConfig, mean: tuple[float, ...] | None) -> Attribution:
         "steps": config.ig_steps,
         "quadrature": config.quadrature,
         "baseline": parse_baseline(config.baseline, mean),
-        "chunk": config.ig_chunk,
+        "chunk": config.chunk or config.ig_chunk,
+        "held": config.held,
     }
     return ATTRIBUTIONS.make(name, **plain, **(_smoothing(config, mean) if name in SMOOTHED else {}))
 
@@ -127,4 +128,5 @@ def _plain_label(config: RunConfig) -> str:
 
 def configuration(config: RunConfig) -> dict[str, Any]:
     """Everything that a result depends on, for the manifest."""
-    return {**asdict(config), "attribution": attribution_label(config)}
+    told = {name: value for name, value in asdict(config).items() if name not in ("chunk", "held")}
+    return {**told, "attribution": attribution_label(config)}

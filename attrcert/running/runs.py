@@ -34,7 +34,7 @@ from attrcert.running.config import (
 )
 from attrcert.running.evaluate import RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
-from attrcert.running.memory import batch_size, noisy_samples, parse_bytes
+from attrcert.running.memory import noisy_samples, parse_bytes, plan
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
@@ -249,7 +249,9 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         logits = classifier(x[:1])
         if config.target.isdecimal() and int(config.target) >= logits.shape[1]:
             raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
-        points = batch_size(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
+        fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
+        config = replace(config, chunk=fits.chunk, held=fits.held)
+        points = fits.samples
         size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
         target, prover = None, None
         if isinstance(config, BoundConfig):

@@ -33,7 +33,10 @@ class Browser:
     def open(self, path: Path, *, width: int = 1200, scheme: str = "light") -> None:
         metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}  # a click must not wait for scrolling
+        wishes = {
+            "prefers-color-scheme": scheme,
+            "prefers-reduced-motion": "reduce",
+        }  # a click must not wait for scrolling
         features = [{"name": name, "value": value} for name, value in wishes.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
         self.driver.get_log("performance")

@@ -1,0 +1,640 @@
+"""A gate judges what the rows say: every case by itself, against a slow reference, and never a figure that is not there."""
+
+import json
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from reference.judging import OPERATORS, Asked, Compared, bound_rows, figures, write_run
+
+from attrcert.reporting.gates import Demand, Gate, judge_files
+from attrcert.reporting.verdict_texts import verdict_json
+from attrcert.reporting.verdicts import Waiver
+
+USABLE = ("ok", "misclassified", "vacuous", "not-converged")
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "bound": {
+        "cases": [{"eps": 0.1}, {"eps": 8 / 255}],
+        "numbers": ("T_c_deg", "T_e", "margin_radius"),
+        "words": {"label_kept": ("both", "none")},
+        "filters": [Compared("eps", "==", 0.1, "0.1"), Compared("eps", "==", 8 / 255, "8/255")],
+    },
+    "attack": {
+        "cases": [{"eps": eps, "attack": attack} for eps in (0.1, 0.2) for attack in ("top-k", "euclidean")],
+        "numbers": ("T_hat_e", "cosine", "T_e_corrected"),
+        "flags": ("violated",),
+        "filters": [Compared("attack", "==", "top-k", "top-k"), Compared("eps", ">", 0.15, "15%")],
+    },
+    "max-eps": {
+        "cases": [{"threshold_kind": "angle", "threshold": 30.0}, {"threshold_kind": "deviation", "threshold": 0.5}],
+        "numbers": ("eps_max", "T_proved"),
+        "filters": [Compared("threshold_kind", "!=", "angle", "angle"), Compared("threshold", "<=", 0.5, "1/2")],
+    },
+    "smooth": {
+        "cases": [{"eps": 0.1, "radius": 1.0}, {"eps": 0.1, "radius": 2.0}],
+        "numbers": ("cosine", "angle_deg", "radius_min", "C_lower"),
+        "filters": [Compared("radius", ">=", 2.0, "2"), Compared("eps", "!=", 0.1, "0.1")],
+    },
+}
+SOUP = (
+    "mean", "p95", "fraction", "count", "(", "(", ")", ")", "[", "]", ",", "and", "or", "T_c_deg", "status", "index", "violated",
+    "eps", "label_kept", "norm", "==", "!=", "<=", "<", "=", "vacuous", "vacous", "ok", "true", "0.1", "30", "8/255", "1%",
+    "max_angle", "nothing",
+)  # fmt: skip
+cells = st.none() | st.sampled_from([0.0, 0.5, 30.0]) | st.floats(-1, 200)
+SIGNS = st.sampled_from(sorted(OPERATORS))
+
+
+@st.composite
+def tables(draw: st.DrawFn, command: str) -> list[dict[str, Any]]:
+    """Rows of a few samples in every case; those that failed have no figures."""
+    layout, rows = LAYOUTS[command], []
+    for index in draw(st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)):
+        for case in layout["cases"]:
+            row = {"index": index, **case, "status": draw(st.sampled_from([*USABLE, "error:shape"]))}
+            if row["status"] in USABLE:
+                row |= {name: draw(cells) for name in layout["numbers"]}
+                row |= {name: draw(st.none() | st.booleans()) for name in layout.get("flags", ())}
+                row |= {name: draw(st.none() | st.sampled_from(of)) for name, of in layout.get("words", {}).items()}
+            rows.append(row)
+    return rows
+
+
+@st.composite
+def questions(draw: st.DrawFn, command: str) -> Asked:
+    layout = LAYOUTS[command]
+    status = st.sampled_from([*USABLE, "error:shape"]).map(lambda word: (word, f'"{word}"'))
+    words = [st.tuples(st.just("status"), status)]
+    words += [
+        st.tuples(st.just(name), st.sampled_from(of).map(lambda word: (word, word)))
+        for name, of in layout.get("words", {}).items()
+    ]
+    word = st.tuples(st.one_of(words), st.sampled_from(["==", "!="])).map(lambda t: Compared(t[0][0], t[1], *t[0][1]))
+    # == of numbers allows for how they are written, so figures are compared by order here
+    ordered = st.sampled_from(["<=", "<", ">", ">="])
+    number = st.builds(
+        lambda name, sign, value: Compared(name, sign, float(value), str(value)),
+        st.sampled_from(layout["numbers"]),
+        ordered,
+        st.sampled_from([0, 0.5, 30, 179]),
+    )
+    flags = [st.just(Compared(name, "", True, "")) for name in layout.get("flags", ())]
+    term = st.one_of(word, number, *flags)
+    filters = draw(st.lists(st.one_of(st.sampled_from(layout["filters"]), word, number), max_size=2))
+    statistic = draw(
+        st.sampled_from(["mean", "median", "min", "max", "std", "p5", "p95", "p66.6", "fraction", "fraction", "count"])
+    )
+    if statistic in ("fraction", "count"):
+        condition = draw(st.lists(st.lists(term, min_size=1, max_size=2).map(tuple), min_size=1, max_size=2))
+        return Asked(statistic, None, tuple(condition), tuple(filters))
+    return Asked(statistic, draw(st.sampled_from(layout["numbers"])), (), tuple(filters))
+
+
+def asking(command: str) -> st.SearchStrategy:
+    return st.tuples(st.just(command), tables(command), questions(command))
+
+
+def judged(*paths: Path, **demanded: Any) -> dict[str, Any]:
+    """The verdict as --json gives it."""
+    for name in ("require", "max_regression"):
+        texts = demanded.get(name, ())
+        demanded[name] = tuple(Demand(text) for text in ([texts] if isinstance(texts, str) else texts))
+    return json.loads(json.dumps(verdict_json(judge_files(paths, Gate(**demanded))), allow_nan=False))
+
+
+def outcome(*paths: Path, rule: str, **demanded: Any) -> str:
+    """Of one rule."""
+    return next(one for one in judged(*paths, require=rule, **demanded)["judgements"] if one["demand"] == rule)[
+        "outcome"
+    ]
+
+
+def observed(*paths: Path, rule: str, **demanded: Any) -> list[float | None]:
+    """The figures of one rule, case by case."""
+    (one,) = (one for one in judged(*paths, require=rule, **demanded)["judgements"] if one["demand"] == rule)
+    assert one["outcome"] in ("passed", "failed"), one["message"]
+    return [part["figures"]["observed"] for part in one["observations"]]
+
+
+def message(*paths: Path, rule: str, **demanded: Any) -> str:
+    """Why a rule cannot be judged."""
+    (one,) = (one for one in judged(*paths, require=rule, **demanded)["judgements"] if one["demand"] == rule)
+    assert one["outcome"] == "error"
+    return one["message"]
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "run.csv"
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(sorted(LAYOUTS)).flatmap(asking),
+    st.frozensets(st.integers(0, 9), max_size=2),
+    SIGNS,
+    st.sampled_from([0, 0.25, 1, 30, 180]),
+)
+def test_figures_and_outcomes_are_those_of_the_reference(tmp_path_factory, asked, waived, comparator, limit):
+    command, rows, question = asked
+    limit = {"fraction": 0.25, "count": max(1, limit)}.get(question.statistic, limit)  # rules that can fail
+    path = write_run(tmp_path_factory.getbasetemp() / f"{command}.csv", rows, command)
+    expected = figures(path, command, question, waived)
+    verdict = judged(
+        path, require=f"{question} {comparator} {limit}", waive=tuple(Waiver(index, "known") for index in waived)
+    )
+    judgement = verdict["judgements"][0]
+    if expected is None:
+        assert judgement["outcome"] == "error", judgement
+        assert not judgement["observations"]
+        return
+    assume(not any(math.isnan(one) for one in expected.values()))  # the deviation of what has no end
+    got = {one["case"]: one for one in judgement["observations"]}
+    # sums of at most six numbers below 200, each rounded once; infinity is null
+    assert {case: one["figures"]["observed"] for case, one in got.items()} == {
+        case: pytest.approx(one, rel=1e-14, abs=1e-12) if math.isfinite(one) else None for case, one in expected.items()
+    }
+    assume(not any(0 < abs(one - limit) < 1e-9 for one in expected.values()))  # rounding may decide there
+    passed = {case: bool(OPERATORS[comparator](one, limit)) for case, one in expected.items()}
+    assert {case: one["passed"] for case, one in got.items()} == passed
+    assert judgement["outcome"] == ("passed" if all(passed.values()) else "failed")
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(SOUP), min_size=3, max_size=12).map(" ".join))
+@example("mean ( norm ) <= 30")
+@example("count ( status ) == 0")
+@example("fraction ( status < ok ) <= 1%")
+@example("mean ( T_c_deg [ norm = 8/255 ] ) <= 1%")
+@example("mean ( T_c_deg [ eps = ok ] ) <= 1%")
+def test_any_text_is_judged_and_none_that_is_no_rule_passes(tmp_path_factory, text):
+    path = write_run(tmp_path_factory.getbasetemp() / "soup.csv", bound_rows([1.0, 40.0, None]))
+    (one, complete) = judged(path, require=text)["judgements"]
+    assert one["outcome"] == "error" or one["observations"]
+    assert complete["outcome"] == "passed"
+
+
+def test_a_rule_must_hold_in_every_case(path):
+    rows = [{"index": i, "eps": eps, "T_c_deg": 100 * eps} for i in range(3) for eps in (0.1, 0.2, 0.4)]
+    write_run(path, rows)
+    assert observed(path, rule="mean(T_c_deg) <= 30") == pytest.approx([10, 20, 40])
+    assert outcome(path, rule="mean(T_c_deg) <= 30") == "failed"
+    assert outcome(path, rule="mean(T_c_deg) <= 40") == "passed"
+    assert outcome(path, rule="mean(T_c_deg[eps < 0.3]) <= 30") == "passed"
+
+
+@pytest.mark.parametrize(
+    ("command", "cases", "figure"),
+    [
+        ("attack", [{"eps": 0.1, "attack": "top-k"}, {"eps": 0.1, "attack": "euclidean"}], "T_hat_e"),
+        ("max-eps", [{"threshold_kind": "angle", "threshold": t} for t in (10.0, 30.0)], "eps_max"),
+        ("max-eps", [{"threshold_kind": kind, "threshold": 0.5} for kind in ("angle", "deviation")], "eps_max"),
+        ("smooth", [{"eps": 0.1, "radius": radius} for radius in (1.0, 2.0)], "cosine"),
+        ("bound", [{"eps": 0.1, "norm": norm} for norm in ("l2", "linf")], "T_e"),
+        ("bound", [{"eps": 0.1, "attribution": name} for name in ("saliency", "smoothgrad")], "T_e"),
+    ],
+)
+def test_what_runs_differ_in_makes_cases(path, command, cases, figure):
+    rows = [{"index": i, **case, figure: float(k)} for i in range(2) for k, case in enumerate(cases)]
+    assert observed(write_run(path, rows, command), rule=f"mean({figure}) <= 1") == [0, 1]
+
+
+def test_every_file_that_has_the_columns_is_judged_and_the_others_are_not(tmp_path):
+    bound = write_run(tmp_path / "bound.csv", bound_rows([10.0]))
+    other = write_run(tmp_path / "other.csv", bound_rows([50.0]))
+    smooth = write_run(tmp_path / "smooth.csv", [{"index": 0, "eps": 0.1, "radius": 1.0, "cosine": 0.9}], "smooth")
+    assert observed(bound, smooth, rule="mean(T_c_deg) <= 30") == [10]
+    assert observed(bound, smooth, rule="mean(cosine) >= 0.5") == [0.9]
+    assert outcome(bound, smooth, rule="mean(T_c_deg) <= 30") == "passed"
+    assert outcome(bound, smooth, other, rule="mean(T_c_deg) <= 30") == "failed"
+
+
+def test_a_filter_admits_its_rows_alone(path):
+    rows = bound_rows([5.0, 10.0, 30.0, None], norm="linf") + [
+        {"index": i, "eps": 8 / 255, "norm": "linf", "T_c_deg": 50.0} for i in range(4)
+    ]
+    write_run(path, rows)
+    assert observed(path, rule="max(T_c_deg[eps=0.1, norm=linf, status != vacuous]) <= 30") == [30]
+    assert observed(path, rule="max(T_c_deg[eps=8/255]) <= 30") == [50]
+    assert observed(path, rule="count(T_c_deg > 5[eps=0.1, index < 2]) <= 30") == [1]
+
+
+def test_an_options_name_selects_its_threshold(path):
+    rows = [
+        {"index": i, "threshold_kind": kind, "threshold": value, "radius": 1.0, "eps_max": value / 10}
+        for i in range(2)
+        for kind, value in (("cosine", 0.9), ("cosine", 0.5))
+    ]
+    write_run(path, rows, "smooth")
+    assert observed(path, rule="mean(eps_max[min_cosine=0.9]) >= 0.02") == pytest.approx([0.09])
+    assert "no row is selected" in message(path, rule="mean(eps_max[max_angle=0.9]) >= 0.02")
+
+
+@pytest.mark.parametrize(
+    ("command", "column", "counts_as"),
+    [
+        ("bound", "T_c_deg", 180),
+        ("bound", "T_c_corrected_deg", 180),
+        ("attack", "angle_proved_deg", 180),
+        ("smooth", "angle_deg", 180),
+        ("smooth", "cosine", -1),
+        ("bound", "T_e", None),
+        ("bound", "T_e_corrected", None),
+        ("attack", "T_e_ball", None),
+        ("attack", "T_proved", None),
+        ("smooth", "radius_min", None),
+    ],
+)
+def test_a_row_that_nothing_bounds_counts_as_the_worst(path, command, column, counts_as):
+    """Infinity is null in JSON."""
+    rows = [{"index": 0, "eps": 0.1, column: 0.5}, {"index": 1, "eps": 0.1, "status": "vacuous"}]
+    write_run(path, rows, command)
+    assert observed(path, rule=f"{'min' if column == 'cosine' else 'max'}({column}) <= 9") == [counts_as]
+    assert outcome(path, rule=f"mean({column}) {'>= 0' if column == 'cosine' else '<= 80'}") == "failed"
+    assert observed(path, rule=f"count({column} {'>=' if column == 'cosine' else '<='} 0.5) <= 9") == [1]
+
+
+def test_an_unbounded_row_counts_as_the_worst_in_a_filter_too(path):
+    write_run(path, bound_rows([5.0, 90.0, None]))
+    assert observed(path, rule="count(index >= 0[T_c_deg > 60]) <= 9") == [2]
+
+
+@pytest.mark.parametrize("column", ["cosine", "T_hat_e", "top_k", "tightness"])
+def test_a_cell_that_does_not_apply_is_left_out(path, column):
+    rows = [
+        {"index": 0, "eps": 0.1, "attack": "top-k", column: 0.5},
+        {"index": 1, "eps": 0.1, "attack": "top-k", "status": "label-changed"},
+    ]
+    (one, _) = judged(write_run(path, rows, "attack"), require=f"mean({column}) == 0.5")["judgements"]
+    assert one["outcome"] == "passed"
+    assert one["observations"][0]["samples"] == 1
+    assert any("left out" in note for note in one["observations"][0]["notes"])
+
+
+def test_a_failed_row_has_no_figure_and_its_status_counts(path):
+    rows = [*bound_rows([10.0, None]), {"index": 2, "eps": 0.1, "status": "error:shape"}]
+    write_run(path, rows)
+    assert observed(path, rule="mean(T_c_deg) <= 99") == [95]
+    assert observed(path, rule='fraction(status == "error:shape") <= 50%') == [pytest.approx(1 / 3)]
+    assert observed(path, rule="count(status != ok) <= 1") == [2]
+    assert observed(path, rule="fraction(T_c_deg > 100) <= 50%") == [0.5]
+
+
+def test_waived_samples_are_not_counted(path):
+    write_run(path, [*bound_rows([10.0, 90.0, 20.0]), {"index": 3, "eps": 0.1, "status": "error:shape"}])
+    waived = (Waiver(1, "mislabelled"), Waiver(3, "torn file"))
+    verdict = judged(path, require=["max(T_c_deg) <= 30", "count(index >= 0) == 2"], waive=waived)
+    assert verdict["exit_code"] == 0
+    assert judged(path, require="max(T_c_deg) <= 30", waive=waived[1:])["exit_code"] == 1
+    assert judged(path, require="max(T_c_deg) <= 30", waive=waived[:1])["exit_code"] == 4
+
+
+@pytest.mark.parametrize(
+    ("rule", "character", "said"),
+    [
+        ("mean(T_c_degg) <= 30", 6, "did you mean 'T_c_deg'?"),
+        ("mean(T_c_deg[epz=0.1]) <= 30", 14, "did you mean 'eps'?"),
+        ("count(violated) == 0", 7, "no file has a column 'violated'"),
+        ('fraction(status == "vacous") <= 1%', 10, "has status 'vacous'"),
+        ("fraction(status != vacous) >= 1%", 10, "has status 'vacous'"),
+        ("mean(T_c_deg[status != vacous]) <= 99", 14, "has status 'vacous'"),
+        ("mean(T_c_deg[norm=linf]) <= 99", 6, "no row is selected"),
+        ("mean(T_c_deg[eps=0.3]) <= 99", 6, "eps is 0.1"),
+        ("mean(T_c_deg[index > 7]) <= 99", 6, "no row of"),
+        ("mean(T_proved) <= 99", 6, "all 3 cells of T_proved are empty"),
+        ("fraction(T_e_label <= 1) <= 99%", 10, "all 3 cells of T_e_label are empty"),
+        ("mean(norm) <= 99", 6, "needs a column of numbers"),
+        ("count(status) <= 99", 7, "compare it with something"),
+        ("count(status < ok) <= 99", 7, "compare it by == or !="),
+        ("count(T_c_deg == big) <= 99", 7, "'big' is none"),
+    ],
+)
+def test_a_rule_about_what_is_not_there_is_an_error_with_its_place(path, rule, character, said):
+    text = message(write_run(path, bound_rows([1.0, 2.0, None])), rule=rule)
+    assert said in text
+    assert f"at character {character} of the rule:\n  {rule}\n  {' ' * (character - 1)}^" in text
+
+
+def test_a_case_with_empty_cells_alone_is_an_error_though_another_has_figures(path):
+    rows = [*bound_rows([1.0, 2.0]), *({"index": i, "eps": 0.5, "status": "vacuous"} for i in range(2))]
+    assert "all 2 cells of T_c_deg are empty" in message(write_run(path, rows), rule="max(T_c_deg) <= 180")
+
+
+def test_a_case_of_which_all_samples_are_waived_is_an_error(path):
+    rows = [*bound_rows([1.0, 2.0]), {"index": 2, "eps": 0.5, "T_c_deg": 3.0}]
+    assert "no row of" in message(write_run(path, rows), rule="max(T_c_deg) <= 180", waive=(Waiver(2, "known"),))
+
+
+def test_fewer_samples_than_asked_for_are_an_error(path):
+    write_run(path, [*bound_rows([1.0, 2.0, 3.0]), {"index": 3, "eps": 0.1, "status": "error:shape"}])
+    assert outcome(path, rule="max(T_c_deg) <= 30", min_samples=3) == "passed"
+    assert "min-samples asks for 4" in message(path, rule="max(T_c_deg) <= 30", min_samples=4)
+    assert "min-samples asks for 3" in message(
+        path, rule="max(T_c_deg) <= 30", min_samples=3, waive=(Waiver(0, "known"),)
+    )
+
+
+@pytest.mark.parametrize("cell", ["nan", "inf", "ten", "1,5"])
+def test_a_figure_that_is_no_number_makes_the_file_unreadable(path, cell):
+    write_run(path, bound_rows([1.0, 777.0]))
+    path.write_text(path.read_text().replace("777.0", f'"{cell}"'))
+    (one,) = judged(path, require="mean(T_c_deg) <= 30")["judgements"]
+    assert (one["name"], one["outcome"]) == (str(path), "error")
+
+
+@pytest.mark.parametrize("content", ["", "eps,T_c_deg\n0.1,3\n", "index,status\n0,ok,3\n1,ok\n", b"\xff\xfe\x00", None])
+def test_a_file_that_cannot_be_read_is_an_error(path, content):
+    if content is not None:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    verdict = judged(path, require="count(index >= 0) >= 0")
+    assert verdict["exit_code"] == 2
+    assert verdict["judgements"][0]["name"] == str(path)
+
+
+def test_a_sample_that_is_there_twice_makes_the_file_unreadable(path):
+    write_run(path, [*bound_rows([1.0, 2.0]), *bound_rows([3.0])])
+    (one,) = judged(path, require="mean(T_c_deg) <= 30")["judgements"]
+    assert "two rows for sample 0" in one["message"]
+
+
+def test_a_file_without_rows_passes_no_rule(path):
+    write_run(path, [])
+    assert [one["outcome"] for one in judged(path, require="count(status == ok) == 0")["judgements"]] == [
+        "error",
+        "incomplete",
+    ]
+
+
+@pytest.mark.parametrize("state", ["running", "interrupted", "failed"])
+def test_a_run_that_did_not_end_is_incomplete(path, state):
+    verdict = judged(write_run(path, bound_rows([1.0]), state=state), require="mean(T_c_deg) <= 30", max_incomplete=1)
+    assert verdict["exit_code"] == 4
+    assert state in verdict["judgements"][1]["observations"][0]["notes"][0]
+
+
+def test_a_torn_last_line_is_left_out_and_makes_the_run_incomplete(path):
+    write_run(path, bound_rows([10.0, 20.0, 90.0]))
+    path.write_text(path.read_text()[:-30])
+    verdict = judged(path, require="mean(T_c_deg) == 15", max_incomplete=1)
+    assert [one["outcome"] for one in verdict["judgements"]] == ["passed", "incomplete"]
+
+
+@pytest.mark.parametrize(("status", "allowed", "code"), [
+    ("error:shape", 0, 4), ("error:shape", 0.2, 4), ("error:shape", 0.25, 0), ("error:shape", 0.5, 0),
+    ("not-converged", 0.2, 4), ("not-converged", 0.25, 0), ("vacuous", 0, 0), ("misclassified", 0, 0),
+])  # fmt: skip
+def test_a_run_is_incomplete_if_more_than_the_allowed_share_has_no_converged_figure(path, status, allowed, code):
+    rows = [*bound_rows([1.0, 2.0, 3.0]), {"index": 3, "eps": 0.1, "status": status}]
+    rows += [{**row, "eps": 0.2, "status": "ok", "T_c_deg": 4.0} for row in rows]
+    verdict = judged(write_run(path, rows), require="min(T_c_deg) <= 30", max_incomplete=allowed)
+    assert verdict["exit_code"] == code
+
+
+def compared(new: Path, old: Path, allowance: str, **demanded: Any) -> dict[str, Any]:
+    """The judgement of an allowance."""
+    return judged(new, max_regression=allowance, baseline=(old,), **demanded)["judgements"][0]
+
+
+def pair(folder: Path, new: list[dict], old: list[dict], command: str = "bound", **identity: Any) -> tuple[Path, Path]:
+    """A run and its baseline; the identity is the new run's."""
+    return (
+        write_run(folder / "new.csv", new, command, identity=identity),
+        write_run(folder / "old.csv", old, command),
+    )
+
+
+def test_a_swap_of_two_tables_is_caught(tmp_path):
+    better, worse = pair(tmp_path, bound_rows([10.0, 20.0, 30.0]), bound_rows([11.0, 22.0, 33.0]))
+    assert compared(better, worse, "mean(T_c_deg) 5%")["outcome"] == "passed"
+    assert compared(worse, better, "mean(T_c_deg) 5%")["outcome"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("allowance", "passes"),
+    [
+        ("mean(T_c_deg) 11%", True),
+        ("mean(T_c_deg) 9%", False),
+        ("mean(T_c_deg) 2.1", True),
+        ("mean(T_c_deg) 1.9", False),
+        ("min(T_c_deg) 0", True),
+        ("max(T_c_deg) 0", False),
+        ("count(T_c_deg > 30) +0", False),
+        ("count(T_c_deg > 30) +1", True),
+        ("count(T_c_deg > 30) -0", True),
+        ("count(T_c_deg <= 30) -0", False),
+    ],
+)
+def test_an_allowance_is_absolute_or_a_share_of_the_baselines_figure(tmp_path, allowance, passes):
+    new, old = pair(tmp_path, bound_rows([10.0, 20.0, 36.0]), bound_rows([10.0, 20.0, 30.0]))
+    assert compared(new, old, allowance)["outcome"] == ("passed" if passes else "failed")
+
+
+@pytest.mark.parametrize(
+    ("command", "column"),
+    [
+        ("max-eps", "eps_max"),
+        ("smooth", "cosine"),
+        ("attack", "cosine"),
+        ("attack", "top_k"),
+        ("attack", "ssim"),
+    ],
+)
+def test_of_what_should_be_large_less_is_worse(tmp_path, command, column):
+    rows = [[{"index": i, "eps": 0.1, column: value} for i in range(3)] for value in (0.5, 0.6)]
+    less, more = pair(tmp_path, *rows, command)
+    assert compared(less, more, f"mean({column}) 5%")["outcome"] == "failed"
+    assert compared(more, less, f"mean({column}) 5%")["outcome"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("command", "column"),
+    [("bound", "T_e"), ("attack", "T_hat_e"), ("smooth", "radius_min")],
+)
+def test_of_what_should_be_small_more_is_worse(tmp_path, command, column):
+    rows = [[{"index": i, "eps": 0.1, column: value} for i in range(3)] for value in (0.5, 0.6)]
+    less, more = pair(tmp_path, *rows, command)
+    assert compared(more, less, f"mean({column}) 5%")["outcome"] == "failed"
+    assert compared(less, more, f"mean({column}) 5%")["outcome"] == "passed"
+
+
+@pytest.mark.parametrize("figure", ["fraction(label_kept == none)", "mean(steps)", "std(T_c_deg)"])
+def test_where_no_direction_is_worse_a_sign_is_asked_for(tmp_path, figure):
+    new, old = (
+        write_run(tmp_path / name, bound_rows([5.0, 6.0, None], steps=3, label_kept="both"))
+        for name in ("new.csv", "old.csv")
+    )
+    one = compared(new, old, f"{figure} 5%")
+    assert one["outcome"] == "error"
+    assert "give a sign" in one["message"]
+    assert compared(new, old, f"{figure} +5%")["outcome"] == "passed"
+
+
+def test_every_case_is_compared_with_its_own(tmp_path):
+    rows = [
+        [{"index": i, "eps": eps, "T_c_deg": angle} for eps, angle in case.items() for i in range(3)]
+        for case in ({0.2: 40.0, 0.1: 20.0}, {0.1: 10.0, 0.2: 40.0})
+    ]
+    one = compared(*pair(tmp_path, *rows), "mean(T_c_deg) 5%")
+    assert {part["case"]: part["figures"]["observed"] for part in one["observations"]} == {"eps 0.2": 0, "eps 0.1": 1}
+    assert one["outcome"] == "failed"
+
+
+def test_only_samples_that_both_have_are_compared(tmp_path):
+    old = bound_rows([10.0, 20.0, 30.0, 170.0])
+    new = [{**row, "T_c_deg": row["T_c_deg"] + 1} for row in reversed(old[:3])] + [
+        {"index": 9, "eps": 0.1, "T_c_deg": 175.0}
+    ]
+    (part,) = compared(*pair(tmp_path, new, old), "mean(T_c_deg) 2")["observations"]
+    assert part["samples"] == 3
+    assert [part["figures"][name] for name in ("baseline", "now", "observed", "low", "high")] == [20, 21, 1, 1, 1]
+
+
+def test_waived_samples_are_not_compared(tmp_path):
+    new, old = pair(tmp_path, bound_rows([10.0, 90.0]), bound_rows([10.0, 20.0]))
+    assert compared(new, old, "mean(T_c_deg) 5%")["outcome"] == "failed"
+    assert compared(new, old, "mean(T_c_deg) 5%", waive=(Waiver(1, "known"),))["outcome"] == "passed"
+
+
+def test_a_sample_that_lost_its_bound_is_a_regression(tmp_path):
+    new, old = pair(tmp_path, bound_rows([10.0, None]), bound_rows([10.0, 20.0]))
+    one = compared(new, old, "mean(T_c_deg) 5%")
+    assert one["outcome"] == "failed"
+    assert one["observations"][0]["figures"]["now"] == 95
+    assert one["observations"][0]["worst"][0][0] == 1
+
+
+def test_what_has_no_difference_is_an_error(tmp_path):
+    rows = [{"index": 0, "eps": 0.1, "T_e": 1.0}, {"index": 1, "eps": 0.1, "status": "vacuous"}]
+    assert compared(*pair(tmp_path, rows, rows), "mean(T_e) 5%")["outcome"] == "error"
+
+
+def test_runs_without_a_common_sample_or_case_are_an_error(tmp_path):
+    new = [{**row, "index": row["index"] + 5} for row in bound_rows([10.0, 20.0])]
+    assert compared(*pair(tmp_path, new, bound_rows([10.0, 20.0])), "mean(T_c_deg) 5%")["outcome"] == "error"
+    new = bound_rows([10.0, 20.0], eps=0.2)
+    assert compared(*pair(tmp_path, new, bound_rows([10.0, 20.0])), "mean(T_c_deg) 5%")["outcome"] == "error"
+
+
+def drifted(n: int, drift: float, seed: int) -> tuple[list[dict], list[dict]]:
+    """Samples that differ a lot among themselves, and a little between the runs."""
+    rng = random.Random(seed)
+    old = [rng.uniform(0, 100) for _ in range(n)]
+    new = [angle + drift + rng.gauss(0, 1) for angle in old]
+    return bound_rows(new), bound_rows(old)
+
+
+def test_the_interval_is_that_of_paired_differences_and_the_same_every_time(tmp_path):
+    n = 400
+    new, old = drifted(n, 0.5, seed=1)
+    paths = pair(tmp_path, new, old)
+    first, again = (compared(*paths, "mean(T_c_deg) 1")["observations"][0]["figures"] for _ in range(2))
+    assert first == again
+    moved = [a["T_c_deg"] - b["T_c_deg"] for a, b in zip(new, old, strict=True)]
+    mean = math.fsum(moved) / n
+    half = 1.96 * math.sqrt(math.fsum((one - mean) ** 2 for one in moved)) / n
+    assert first["observed"] == pytest.approx(mean)
+    # the ends are quantiles of 2000 resamples, whose standard error is 3% of the half width
+    assert [first["low"], first["high"]] == pytest.approx([mean - half, mean + half], abs=0.1 * half)
+
+
+def test_the_interval_contains_the_true_difference_about_as_often_as_it_says(tmp_path):
+    covered = 0
+    for seed in range(12):
+        part = compared(*pair(tmp_path, *drifted(60, 0.5, seed)), "mean(T_c_deg) 1")["observations"][0]["figures"]
+        assert part["low"] <= part["observed"] <= part["high"]
+        covered += part["low"] <= 0.5 <= part["high"]
+    assert covered >= 9  # 11.4 are expected; fewer than 9 have a probability of 0.002
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "named", "allowed"),
+    [
+        ("attribution", "smoothgrad", "attribution", "attribution"),
+        ("ig_steps", 50, "ig_steps", "attribution"),
+        ("norm", "linf", "norm", "norm"),
+        ("eps", [0.1, 0.2], "eps", "eps"),
+        ("dataset_sha256", "ffff", "dataset_sha256", "data"),
+        ("limit", 8, "limit", "data"),
+        ("skip", 3, "skip", "data"),
+        ("indices", [1, 2], "indices", "data"),
+        ("softplus_beta", 5.0, "softplus_beta", "beta"),
+        ("target", "label", "target", "target"),
+        ("slack", 0.5, "slack", "slack"),
+    ],
+)
+def test_runs_that_differ_in_what_a_figure_means_do_not_compare_unless_it_is_allowed(
+    tmp_path, key, value, named, allowed
+):
+    rows = bound_rows([10.0, 20.0])
+    new, old = pair(tmp_path, rows, rows, **{key: value})
+    one = compared(new, old, "mean(T_c_deg) 5%")
+    assert one["outcome"] == "error"
+    assert f"{named} is " in one["message"]
+    assert one["message"].count(" and was ") == 1
+    assert compared(new, old, "mean(T_c_deg) 5%", allow_mismatch=(allowed,))["outcome"] == "passed"
+    other = "norm" if allowed != "norm" else "data"
+    assert compared(new, old, "mean(T_c_deg) 5%", allow_mismatch=(other,))["outcome"] == "error"
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        {"checkpoint": "retrained.pt", "checkpoint_sha256": "9999", "arch": "resnet", "arch_args": {"width": 9}},
+        {
+            "seed": 7,
+            "dtype": "float64",
+            "ig_chunk": 3,
+            "save_deltas": "d",
+            "metric": ["top-k"],
+            "transfer": ["saliency"],
+        },
+        {"dataset": "a copy of the same images"},
+    ],
+    ids=["model", "means", "name"],
+)
+def test_another_model_compares_and_so_does_another_way_to_compute_the_same(tmp_path, identity):
+    rows = bound_rows([10.0, 20.0])
+    assert compared(*pair(tmp_path, rows, rows, **identity), "mean(T_c_deg) 5%")["outcome"] == "passed"
+
+
+def test_every_difference_is_named(tmp_path):
+    rows = bound_rows([10.0, 20.0])
+    paths = pair(tmp_path, rows, rows, norm="linf", limit=9, softplus_beta=3.0)
+    text = compared(*paths, "mean(T_c_deg) 5%")["message"]
+    assert all(f"{key} is" in text for key in ("norm", "limit", "softplus_beta"))
+    assert compared(*paths, "mean(T_c_deg) 5%", allow_mismatch=("norm", "data"))["outcome"] == "error"
+    assert compared(*paths, "mean(T_c_deg) 5%", allow_mismatch=("norm", "data", "beta"))["outcome"] == "passed"
+
+
+@pytest.mark.parametrize("without", ["new.csv", "old.csv"])
+def test_a_missing_manifest_is_refused_unless_it_is_allowed(tmp_path, without):
+    rows = bound_rows([10.0, 20.0])
+    new, old = pair(tmp_path, rows, rows)
+    (tmp_path / f"{without}.json").unlink()
+    one = compared(new, old, "mean(T_c_deg) 5%")
+    assert one["outcome"] == "error"
+    assert f"{without} has no manifest" in one["message"]
+    assert compared(new, old, "mean(T_c_deg) 5%", allow_mismatch=("manifest",))["outcome"] == "passed"
+
+
+def test_an_unknown_mismatch_is_refused_with_the_nearest_name(tmp_path):
+    rows = bound_rows([10.0, 20.0])
+    one = compared(*pair(tmp_path, rows, rows), "mean(T_c_deg) 5%", allow_mismatch=("dataa",))
+    assert one["outcome"] == "error"
+    assert "did you mean 'data'?" in one["message"]
+
+
+def test_an_unreadable_baseline_is_an_error(tmp_path):
+    new = write_run(tmp_path / "new.csv", bound_rows([10.0]))
+    verdict = judged(new, max_regression="mean(T_c_deg) 5%", baseline=(tmp_path / "gone.csv",))
+    assert verdict["exit_code"] == 2
+
+
+def test_a_baseline_of_another_command_is_an_error(tmp_path):
+    new = write_run(tmp_path / "new.csv", bound_rows([10.0]))
+    old = write_run(tmp_path / "old.csv", [{"index": 0, "eps": 0.1, "cosine": 0.5}], "smooth")
+    assert compared(new, old, "mean(T_c_deg) 5%")["outcome"] == "error"

@@ -1,0 +1,92 @@
+"""What is kept in memory follows from what is allowed, and no result follows from it."""
+
+import pytest
+import torch
+from reference.program import attrcert
+
+from attrcert.attributions.gradient import Hessian, Saliency
+from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.attributions.smoothed import SmoothGrad
+from attrcert.errors import UsageError
+from attrcert.running.memory import Plan, parse_bytes, plan, sample_bytes
+
+
+@pytest.fixture
+def sample(smooth_cnn, images):
+    """A network, an image and its class."""
+    return smooth_cnn(side=9), images(1, 1, 9, 9), torch.tensor([1])
+
+
+def planned(sample, attribution, memory: int, vectors: int = 10) -> Plan:
+    return plan(attribution, *sample, memory=memory, vectors=vectors)
+
+
+@pytest.mark.parametrize(("text", "size"), [("4GB", 4 * 10**9), ("800M", 8 * 10**8), ("1.5 g", 1.5 * 10**9), ("7", 7)])
+def test_a_size_is_read_with_its_unit(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "4 XB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="memory must be a size"):
+        parse_bytes(text)
+
+
+def test_more_memory_takes_more_samples_up_to_a_most(sample):
+    each = 3 * sample_bytes(Saliency(), *sample) + 10 * 81 * 8
+    assert [planned(sample, Saliency(), n * each).samples for n in (1, 2, 5)] == [1, 2, 5]
+    assert planned(sample, Saliency(), 10**15) == Plan(64)
+
+
+def test_all_graphs_are_kept_where_they_fit(sample):
+    attribution = IntegratedGradients(steps=20)
+    whole = 3 * 20 * sample_bytes(Saliency(), *sample) + 10 * 81 * 8
+    assert planned(sample, attribution, 2 * whole) == Plan(2)
+    assert planned(sample, attribution, whole - 1) == Plan(1, chunk=9)  # less is done at once
+    assert planned(sample, attribution, whole // 3).held == 10
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.2, 0.05])
+def test_what_is_kept_and_what_is_done_at_once_fit_together(sample, share):
+    point, basis = sample_bytes(Saliency(), *sample), 10 * 81 * 8
+    memory = int(share * 40 * point) + basis
+    fits = planned(sample, IntegratedGradients(steps=50), memory)
+    assert fits.chunk >= 1
+    held = 50 if fits.held is None else fits.held
+    assert held * point + 3 * fits.chunk * point + basis <= max(memory, 3 * point + basis)
+
+
+def test_a_smoothed_map_is_planned_like_its_draws(sample):
+    short = planned(sample, SmoothGrad(samples=40), 10 * sample_bytes(Saliency(), *sample))
+    assert (short.samples, short.chunk) == (1, 1)
+
+
+@pytest.mark.parametrize("held", [0, 1, 3, 7, None])
+@pytest.mark.parametrize("chunk", [1, 2, 7])
+def test_products_do_not_depend_on_the_graphs_that_are_kept(smooth_cnn, images, held, chunk):
+    f, z, y = smooth_cnn(), images(7, 1, 5, 5), torch.arange(7) % 4
+    v = images(7, 25, seed=3)
+    whole, some = Hessian(f, z, y), Hessian(f, z, y, chunk=chunk, held=held)
+    torch.testing.assert_close(some.gradient(), whole.gradient(), rtol=1e-12, atol=1e-14)
+    for _ in range(2):
+        torch.testing.assert_close(some.matvec(v), whole.matvec(v), rtol=1e-12, atol=1e-14)
+    keep = torch.tensor([4, 0])
+    torch.testing.assert_close(some.select(keep).matvec(v[keep]), whole.matvec(v)[keep], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("held", "kept"), [(0, 0), (3, 1), (4, 2), (None, 4)])
+def test_no_more_graphs_are_kept_than_are_held(smooth_cnn, images, held, kept):
+    hessian = Hessian(smooth_cnn(), images(7, 1, 5, 5), torch.arange(7) % 4, chunk=2, held=held)
+    hessian.gradient()
+    hessian.matvec(images(7, 25))
+    assert len(hessian._graphs) == kept
+
+
+@pytest.mark.parametrize("words", [("--attribution", "ig"), ("--attribution", "smooth-grad", "--noise-draws", 6)])
+def test_a_run_in_little_memory_gives_the_rows_of_one_in_much(words):
+    run = ("bound", "--limit", 2, *words, "--ig-steps", 6, "--dtype", "float64", "--format", "csv", "--quiet")
+    much, little = attrcert(*run), attrcert(*run, "--memory", "1MB")
+    assert (much.code, little.code) == (0, 0)
+    for ours, theirs in zip(much.rows, little.rows, strict=True):
+        assert float(ours["T_e"]) == pytest.approx(float(theirs["T_e"]), rel=1e-9)
+        assert ours["steps"] == theirs["steps"]
