@@ -22,7 +22,7 @@ demo: setup ## bound and attack the bundled sample with both bundled models
 	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
 test: setup lint type browser ## lint, types and all tests
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 browser: ## Chromium and its driver for the tests of the HTML report, where the system can install them
 	@{ command -v chromium && command -v chromedriver; } >/dev/null || \

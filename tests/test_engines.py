@@ -149,9 +149,8 @@ def started(tmp_path) -> Callable[..., Started]:
     return start
 
 
-@pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("ray", 1), ("ray", 2)])
-def test_the_rows_are_those_of_one_process(started, alone, engine, workers):
-    run = started("--engine", engine, "--workers", workers)
+def test_the_rows_of_one_actor_are_those_of_one_process(started, alone):
+    run = started("--engine", "ray", "--workers", 1)
     run.finish()
     assert_same_rows(run.out, alone)
 
@@ -178,7 +177,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
 
 
 @pytest.mark.parametrize(("engine", "mark"), [("local", "spawn_main"), ("ray", "ray::Worker")])
-def test_a_worker_killed_in_the_middle_loses_no_row_and_doubles_none(started, alone, engine, mark):
+def test_two_workers_give_the_rows_of_one_process_though_one_is_killed_in_the_middle(started, alone, engine, mark):
     run = started("--engine", engine, "--workers", 2, "--batch-size", 1)
     wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
     victims = workers_of(run.process.pid, mark)
@@ -189,14 +188,13 @@ def test_a_worker_killed_in_the_middle_loses_no_row_and_doubles_none(started, al
     assert_same_rows(run.out, alone)
 
 
-@pytest.mark.parametrize("engine", ["local", "ray"])
-def test_what_one_engine_left_another_resumes(started, alone, tmp_path, engine):
+def test_what_one_engine_left_another_resumes(started, alone, tmp_path):
     half = tmp_path / "half.csv"
     lines = alone.read_text().splitlines(keepends=True)
     half.write_text("".join(lines[:10]) + lines[10][:20])  # four samples, half of the fifth, and a torn line
     manifest = Path(f"{alone}.json").read_text().replace('"complete"', '"interrupted"')
     Path(f"{half}.json").write_text(manifest)
-    run = started("--engine", engine, "--workers", 2, "--resume", out=half)
+    run = started("--engine", "ray", "--workers", 2, "--resume", out=half)
     run.finish()
     assert_same_rows(half, alone)
     assert half.read_text().splitlines()[1:9] == alone.read_text().splitlines()[1:9]

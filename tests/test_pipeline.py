@@ -68,7 +68,7 @@ def block(language: str, mark: str) -> str:
     return next(found for found in blocks if mark in found)
 
 
-@pytest.fixture(params=["natural", "adversarial"])
+@pytest.fixture
 def repository(request, tmp_path) -> Path:
     """What a user's repository has: a checkpoint and the README's configuration."""
     shutil.copy(ROOT / "models" / f"fashion-{request.param}" / "weights.safetensors", tmp_path / "model.safetensors")
@@ -85,6 +85,11 @@ def installs(command: str) -> bool:
     return command.startswith("pip install")
 
 
+BOTH = pytest.mark.parametrize("repository", ["natural", "adversarial"], indirect=True)
+NATURAL = pytest.mark.parametrize("repository", ["natural"], indirect=True)
+
+
+@NATURAL
 def test_the_github_job_stops_where_the_gate_fails_and_reports_all_the_same(repository):
     job = yaml.safe_load(block("yaml", ".github/workflows"))["jobs"]["gate"]
     codes: list[int] = []
@@ -104,6 +109,7 @@ def test_the_github_job_stops_where_the_gate_fails_and_reports_all_the_same(repo
     assert "waived: sample 3" in summary
 
 
+@NATURAL
 def test_the_gitlab_job_fails_with_the_gate_and_leaves_its_artifacts(repository):
     job = yaml.safe_load(block("yaml", ".gitlab-ci.yml"))["explanations"]
     script = "\n".join(line for line in job["script"] if not installs(line))
@@ -114,6 +120,7 @@ def test_the_gitlab_job_fails_with_the_gate_and_leaves_its_artifacts(repository)
         assert (repository / name).exists()
 
 
+@BOTH
 def test_the_make_target_judges_and_computes_again_only_for_a_new_checkpoint(repository):
     (repository / "Makefile").write_text(block("make", "check-explanations"))
     expected = int((repository / "expected").read_text())
