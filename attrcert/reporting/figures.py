@@ -11,7 +11,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from attrcert.columns import Row
 from attrcert.vocabulary import Status
@@ -169,6 +169,7 @@ def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption
             ylabel="reached T_hat_e",
         )
         for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
         axes.legend(loc="upper left")
