@@ -36,7 +36,7 @@ lint: setup ## style
 type: setup ## types
 	$(BIN)/mypy
 
-bench: setup ## solver against scipy and dense, in one run
+bench: setup ## solver against scipy, power iteration and dense, in one run of five minutes
 	$(BIN)/python -m benchmarks.run
 
 models: setup ## train the bundled models again from DATA

@@ -405,3 +405,17 @@ def test_a_killed_run_says_how_far_it_came(tmp_path):
     done = attrcert("gate", path, "--require", "max(T_c_deg) <= 20")
     assert done.code == 4
     assert "1 of 64 samples" in done.out
+
+
+def test_a_case_in_which_every_sample_failed_is_not_passed_over_by_a_filter(tmp_path):
+    path = write(tmp_path / "x.csv", [row(0), row(0, eps=0.2, status="error:shape", T_c_deg=None)])
+    words = ("gate", path, "--max-incomplete", 1, "--require")
+    assert attrcert(*words, "max(T_c_deg[eps <= 0.1]) <= 20").code == 0
+    assert attrcert(*words, "max(T_c_deg[eps <= 0.2]) <= 20").code == 2
+    assert attrcert(*words, "max(T_c_deg[eps > 0.15]) <= 20").code == 2
+
+
+def test_a_figure_in_a_row_that_failed_does_not_count(tmp_path):
+    path = write(tmp_path / "x.csv", [row(0, T_c_deg=5.0), row(1, T_c_deg=50.0, status="error:shape")])
+    done = attrcert("gate", path, "--max-incomplete", 1, "--require", "mean(T_c_deg) <= 20", "--json")
+    assert (done.code, figure(done)) == (0, 5.0)

@@ -202,7 +202,7 @@ def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
             figure.place,
             f"fraction({column.name}{'' if column.kind is bool else ' == ...'}) counts rows",
         )
-    return _numbers(column, table)
+    return _figures(column, table)
 
 
 def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
@@ -231,14 +231,21 @@ def _tells(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int],
     return lambda place: cells[place] is not None or (column.lacking is not None and not table.failed[place])
 
 
+def _figures(column: Column, table: RunTable) -> Callable[[int], float | None]:
+    """The figure of a row; a row that failed has none."""
+    number = _numbers(column, table)
+    return lambda place: None if table.failed[place] else number(place)
+
+
 def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
+    """The number in a row's cell, or what a usable row without it counts as."""
     cells, failed = table.cells[column.name], table.failed
 
     def number(place: int) -> float | None:
         cell = cells[place]
-        if failed[place]:
-            return None
-        return column.lacking if cell is None else float(cell)
+        if cell is None:
+            return None if failed[place] else column.lacking
+        return float(cell)
 
     return number
 

@@ -1,0 +1,139 @@
+"""Ways to the top singular value of a batch of maps, each with what it cost."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from scipy.sparse.linalg import LinearOperator, eigsh, svds
+from torch import Tensor
+
+from attrcert.draws import Draws
+from attrcert.linalg.enclosure import TopSingularValue
+from attrcert.linalg.row_sums import dense
+from attrcert.types import LinearMap
+
+TOLERANCE = 1e-4  # relative, of xi_max: what every solver is asked for
+PYHESSIAN_TOLERANCE, PYHESSIAN_STEPS = 1e-3, 100  # the defaults of its power iteration
+
+
+@dataclass
+class Meter:
+    """Counts a map's products, samples times calls, and the seconds inside them."""
+
+    products: int = 0
+    seconds: float = 0.0
+
+    def timed(self, apply: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
+        started = time.perf_counter()
+        product = apply(v)
+        self.seconds += time.perf_counter() - started
+        self.products += len(v)
+        return product
+
+
+@dataclass(frozen=True)
+class Metered:
+    """A map whose products are counted."""
+
+    inner: LinearMap
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.inner.shape
+
+    @property
+    def symmetric(self) -> bool:
+        return self.inner.symmetric
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    def matvec(self, v: Tensor) -> Tensor:
+        return self.meter.timed(self.inner.matvec, v)
+
+    def rmatvec(self, u: Tensor) -> Tensor:
+        return self.meter.timed(self.inner.rmatvec, u)
+
+    def select(self, keep: Tensor) -> "Metered":
+        return Metered(self.inner.select(keep), self.meter)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of all samples: wall-clock seconds, seconds inside products, products, and the values."""
+
+    seconds: float
+    inside: float
+    products: int
+    values: np.ndarray
+
+    @property
+    def outside(self) -> float:
+        """The share of the time that is not spent in products."""
+        return 1 - self.inside / self.seconds
+
+    def each(self) -> float:
+        return self.seconds / len(self.values)
+
+
+def cost(solve: Callable[[LinearMap], np.ndarray], jacobian: LinearMap) -> Cost:
+    metered = Metered(jacobian)
+    started = time.perf_counter()
+    values = solve(metered)
+    seconds = time.perf_counter() - started
+    return Cost(seconds, metered.meter.seconds, metered.meter.products, values)
+
+
+def by_attrcert(jacobian: LinearMap) -> np.ndarray:
+    """All samples in lock-step, until the enclosure is within 1 %."""
+    draws = Draws(1, tuple(range(jacobian.shape[0])))
+    return TopSingularValue()(jacobian, draws, purpose="bench").lower.numpy()
+
+
+def by_scipy(jacobian: LinearMap) -> np.ndarray:
+    """ARPACK, sample by sample: a lower bound of xi_max."""
+    return np.array([_arpack(jacobian.select(torch.tensor([i]))) for i in range(jacobian.shape[0])])
+
+
+def _arpack(J: LinearMap) -> float:
+    _, m, n = J.shape
+
+    def product(apply: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda v: apply(torch.from_numpy(np.ascontiguousarray(v.ravel(), dtype=np.float32))[None])[0].numpy()
+
+    operator = LinearOperator((m, n), matvec=product(J.matvec), rmatvec=product(J.rmatvec), dtype=np.float32)
+    if J.symmetric:
+        return abs(eigsh(operator, k=1, which="LM", tol=TOLERANCE, return_eigenvectors=False)[0])
+    return svds(operator, k=1, tol=TOLERANCE, return_singular_vectors=False)[0]
+
+
+def by_power_iteration(jacobian: LinearMap) -> np.ndarray:
+    """Sample by sample, until two estimates differ by PyHessian's tolerance: no bound, and often not there yet."""
+    found = []
+    for i in range(jacobian.shape[0]):
+        J = jacobian.select(torch.tensor([i]))
+        v = torch.nn.functional.normalize(torch.randn(1, J.shape[2], generator=torch.Generator().manual_seed(i)), dim=1)
+        before = None
+        for _ in range(PYHESSIAN_STEPS):
+            u = J.matvec(v)
+            w = u if J.symmetric else J.rmatvec(u)
+            value = (w * v).sum().item()
+            v = torch.nn.functional.normalize(w, dim=1)
+            if before is not None and abs(value - before) / (abs(before) + 1e-6) < PYHESSIAN_TOLERANCE:
+                break
+            before = value
+        found.append(abs(value) if J.symmetric else abs(value) ** 0.5)
+    return np.array(found)
+
+
+def by_dense(jacobian: LinearMap) -> np.ndarray:
+    """The matrices, a column a product, and their norms: what the papers do."""
+    return torch.linalg.matrix_norm(dense(jacobian), ord=2).numpy()
