@@ -8,7 +8,12 @@ from attrcert.attributions.gradient import Hessian, Saliency
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.errors import UsageError
+from attrcert.loading.checkpoints import ModelSpec
+from attrcert.loading.datasets import DataSpec
+from attrcert.running.config import BoundConfig
 from attrcert.running.memory import Plan, parse_bytes, plan, sample_bytes
+from attrcert.running.methods import explainer
+from attrcert.running.runs import RunOptions, open_run
 
 
 @pytest.fixture
@@ -90,3 +95,15 @@ def test_a_run_in_little_memory_gives_the_rows_of_one_in_much(words):
     for ours, theirs in zip(much.rows, little.rows, strict=True):
         assert float(ours["T_e"]) == pytest.approx(float(theirs["T_e"]), rel=1e-9)
         assert ours["steps"] == theirs["steps"]
+
+
+@pytest.mark.parametrize(("memory", "short"), [("1MB", True), ("4GB", False)])
+@pytest.mark.parametrize("attribution", ["integrated-gradients", "smooth-grad"])
+def test_a_run_explains_by_what_was_planned_and_its_identity_does_not_tell(attribution, memory, short):
+    config = BoundConfig(attribution=attribution, noise_draws=20)
+    run = open_run(ModelSpec(), DataSpec(limit=2), config, RunOptions(memory=memory))
+    made = explainer(run.config, run.classifier.mean)
+    held = (made.base if attribution == "smooth-grad" else made).held
+    assert (held is not None) is short
+    assert held == run.config.held
+    assert not {"held", "chunk"} & run.identity().keys()

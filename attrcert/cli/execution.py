@@ -101,7 +101,27 @@ def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) ->
     typer.echo(json.dumps(finite, indent=1))
 
 
-def _as_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
+def _as_json(
+    run: "Run", rows: "list[Row]", summary: "Summary", verdict: "Verdict | None", *, auc: bool
+) -> "dict[str, Any]":
+    """What the tables show, and every row."""
+    from attrcert.reporting.attack_summaries import areas, summarise_attacks
+    from attrcert.reporting.verdict_texts import verdict_json
+
+    empty = {column.name: None for column in run.config.columns}
+    whole = {
+        "identity": run.identity(),
+        "summary": _summary_json(run, rows, summary),
+        "rows": [{**empty, **row} for row in rows],
+    }
+    if run.config.command == "attack":
+        attacks = summarise_attacks(rows)
+        whole["attacks"] = [asdict(part) for part in attacks]
+        whole |= {"areas": [asdict(one) for one in areas(attacks)]} if auc else {}
+    return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
+
+
+def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
     """What the table shows."""
     from attrcert.reporting.cases import summarise_cases
 
@@ -114,32 +134,17 @@ def _as_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, An
 def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | None", *, auc: bool) -> "Summary":
     """The result on stdout."""
     from attrcert.records import to_csv
-    from attrcert.reporting.attack_summaries import areas, summarise_attacks
     from attrcert.reporting.overviews import overview
     from attrcert.reporting.summaries import markdown, summarise
-    from attrcert.reporting.verdict_texts import verdict_json
 
     summary = summarise(rows, run.facts())
-    attacks = summarise_attacks(rows) if run.config.command == "attack" else ()
     if format_ == "csv":
         sys.stdout.write(to_csv(rows, run.config.columns, header=True))
         if verdict:
             render(verdict, "table", on_stderr=True)
         return summary
     if format_ == "json":
-        empty = {column.name: None for column in run.config.columns}
-        whole = {
-            "identity": run.identity(),
-            "summary": _as_json(run, rows, summary),
-            "rows": [{**empty, **row} for row in rows],
-        }
-        if attacks:
-            whole["attacks"] = [asdict(part) for part in attacks]
-        if auc:
-            whole["areas"] = [asdict(one) for one in areas(attacks)]
-        if verdict:
-            whole["verdict"] = verdict_json(verdict)
-        typer.echo(json.dumps(whole, indent=1, default=str))
+        typer.echo(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
         return summary
     tables = overview(run.config.command, rows, run.facts(), auc=auc)
     if format_ == "markdown":

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path | None = None) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
-    from attrcert.running.engines import fitting
+    from attrcert.running.engines import Order, fitting
 
     kept = _delta_file(deltas, results)
     file, quiet = _row_file(run, results, deltas), results.quiet
@@ -48,7 +48,7 @@ def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path 
         _manifest(file, facts, total, kept),
         _interruptible(),
         _progress(doing, total, len(done), quiet=quiet) as advance,
-        closing(engine(run, finished=done, size=size, save=kept, warn=_silent if quiet else _warn)) as found,
+        closing(engine(run, Order(done, size, kept, _silent if quiet else _warn))) as found,
     ):
         for batch in found:
             with _uninterrupted():

@@ -80,6 +80,8 @@ def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes
     """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
     column = ranking("attack", rows)
     having = [row for row in rows if _names(row) <= arrays.names]
+    if not having:
+        raise UsageError("the file has not the inputs, maps and perturbations of any of the rows")
     order = _of_each_sample(sorted(having, key=lambda row: badness(row, column, "attack"), reverse=True))
     least = order[each:][::-1][:each]
     parts = [("moved most", order[:each]), ("moved least", least)]

@@ -22,21 +22,23 @@ class EngineError(AttrcertError):
     """The workers cannot go on."""
 
 
+@dataclass(frozen=True)
+class Order:
+    """What is left to do of a run: which samples are finished, how many go together, and who takes perturbations and warnings."""
+
+    finished: Collection[Cell]
+    size: int
+    save: Deltas | None
+    warn: Callable[[str], None]
+
+
 class Engine(Protocol):
     """Rows of the samples that are not finished, a batch at a time, in whatever order they come."""
 
     @property
     def workers(self) -> int: ...
 
-    def __call__(
-        self,
-        run: Run,
-        *,
-        finished: Collection[Cell],
-        size: int,
-        save: Deltas | None,
-        warn: Callable[[str], None],
-    ) -> Generator[list[Row], None, None]: ...
+    def __call__(self, run: Run, order: Order) -> Generator[list[Row], None, None]: ...
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,8 @@ class Here:
 
     workers: int = 1
 
-    def __call__(
-        self,
-        run: Run,
-        *,
-        finished: Collection[Cell],
-        size: int,
-        save: Deltas | None,
-        warn: Callable[[str], None],
-    ) -> Generator[list[Row], None, None]:
-        yield from run.rows(finished=finished, size=size, save=save, warn=warn)
+    def __call__(self, run: Run, order: Order) -> Generator[list[Row], None, None]:
+        yield from run.rows(finished=order.finished, size=order.size, save=order.save, warn=order.warn)
 
 
 @dataclass(frozen=True)
@@ -111,24 +105,16 @@ class Spread:
     crew: Callable[[Source, bool], Crew]
     workers: int
 
-    def __call__(
-        self,
-        run: Run,
-        *,
-        finished: Collection[Cell],
-        size: int,
-        save: Deltas | None,
-        warn: Callable[[str], None],
-    ) -> Generator[list[Row], None, None]:
+    def __call__(self, run: Run, order: Order) -> Generator[list[Row], None, None]:
         assert run.source is not None  # a command's run has one
-        batches = run.open_batches(finished, size)
-        crew = self.crew(run.source, save is not None)
-        for done in employ(crew, batches, min(self.workers, len(batches)), warn):
+        batches = run.open_batches(order.finished, order.size)
+        crew = self.crew(run.source, order.save is not None)
+        for done in employ(crew, batches, min(self.workers, len(batches)), order.warn):
             for message in done.warnings:
-                warn(message)
-            if save and done.kept:
-                save(done.kept)
-            yield [row for row in done.rows if row["index"] not in finished]
+                order.warn(message)
+            if order.save and done.kept:
+                order.save(done.kept)
+            yield [row for row in done.rows if row["index"] not in order.finished]
 
 
 def fitting(run: Run, engine: Engine) -> int:
