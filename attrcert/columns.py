@@ -1,6 +1,6 @@
 """The columns of rows: what each cell says, which way it gets worse, and what a row without it counts as."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
@@ -270,6 +270,29 @@ COLUMNS: Mapping[str, tuple[Column, ...]] = {
     "max-eps": COMMON + INVERSE + BOUND + CLOSING,
     "smooth": COMMON + INVERSE + SMOOTH + CLOSING,
 }
+
+
+PROMISED: Mapping[str, Guarantee] = {  # what a figure is worth; of the others, the row's own guarantee says it
+    **dict.fromkeys(
+        ("T_e", "T_c_deg", "T_e_label", "xi_upper", "T_e_scaled", "T_e_rowsums", "T_e_corollary"), Guarantee.FIRST_ORDER
+    ),
+    **dict.fromkeys(("T_e_corrected", "T_c_corrected_deg", "T_e_ball"), Guarantee.CORRECTED),
+    **dict.fromkeys(("T_proved", "angle_proved_deg"), Guarantee.PROVED),
+}
+BY_ROW = ("eps_max", "radius_min", "cosine", "angle_deg")
+
+
+def guarantees(name: str, command: str, of_rows: Iterable[Cell]) -> tuple[Guarantee, ...]:
+    """What the figures of a column promise in a run whose rows say `of_rows`; nothing where it is no figure of that kind."""
+    column = column_named(name, command)
+    if column is None:
+        return ()
+    if column.reached:
+        return (Guarantee.EMPIRICAL,)
+    if name in BY_ROW:
+        present = set(of_rows)
+        return tuple(guarantee for guarantee in Guarantee if guarantee.value in present)
+    return (PROMISED[name],) if name in PROMISED else ()
 
 
 def column_named(name: str, command: str) -> Column | None:

@@ -14,7 +14,7 @@ from attrcert.columns import COLUMNS
 from attrcert.records import to_csv
 from attrcert.reporting.figures import RunRows, plots
 from attrcert.reporting.runfiles import read_table
-from attrcert.vocabulary import ERROR_KINDS
+from attrcert.vocabulary import ERROR_KINDS, Guarantee
 
 
 def row(index: int, **cells) -> dict:
@@ -70,7 +70,7 @@ def test_a_case_that_only_one_of_two_like_runs_has_is_an_error(tmp_path):
     new = write(tmp_path / "new.csv", [row(0)])
     done = attrcert("gate", new, "--baseline", old, "--max-regression", "mean(T_c_deg) 5%")
     assert done.code == 2
-    assert "has eps 0.25" in done.out
+    assert "has eps 0.25" in done.shown
 
 
 def test_files_without_a_counterpart_are_told(tmp_path):
@@ -259,7 +259,7 @@ def test_what_is_no_file_is_told(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     done = attrcert("gate", name, "--require", "max(T_c_deg) <= 20")
     assert done.code == 2
-    assert f"{name} cannot be read" in done.out
+    assert f"{name} cannot be read" in done.shown
 
 
 @pytest.mark.parametrize(
@@ -378,7 +378,7 @@ def test_an_eps_is_found_as_the_tables_show_it(tmp_path):
 def test_a_hint_says_what_to_do(rule, hint, tmp_path):
     done = attrcert("gate", write(tmp_path / "x.csv", [row(0)]), "--require", rule)
     assert done.code == 2
-    assert hint in " ".join(done.out.split())
+    assert hint in done.shown
 
 
 def test_counted_faults_get_worse_upwards(tmp_path):
@@ -419,3 +419,22 @@ def test_a_figure_in_a_row_that_failed_does_not_count(tmp_path):
     path = write(tmp_path / "x.csv", [row(0, T_c_deg=5.0), row(1, T_c_deg=50.0, status="error:shape")])
     done = attrcert("gate", path, "--max-incomplete", 1, "--require", "mean(T_c_deg) <= 20", "--json")
     assert (done.code, figure(done)) == (0, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("command", "cells", "rule", "said"),
+    [
+        ("bound", {}, "max(T_c_deg) <= 20", "T_c_deg: first-order"),
+        ("bound", {"T_e_ball": 1.0}, "max(T_e_ball) <= 20", "T_e_ball: corrected"),
+        ("bound", {"T_proved": 1.0}, "max(T_proved) <= 20", "T_proved: proved"),
+        ("attack", {"attack": "cosine", "cosine": 0.9}, "min(cosine) >= 0.5", "cosine: empirical"),
+        ("smooth", {"guarantee": "confidence", "cosine": 0.9}, "min(cosine) >= 0.5", "cosine: confidence"),
+        ("max-eps", {"guarantee": "first-order", "eps_max": 0.9}, "min(eps_max) >= 0.5", "eps_max: first-order"),
+    ],
+)
+def test_a_verdict_says_what_the_judged_figures_guarantee(tmp_path, command, cells, rule, said):
+    done = attrcert("gate", write(tmp_path / "x.csv", [row(0, **cells)], command), "--require", rule, "--markdown")
+    assert done.code == 0
+    assert f"- {said}, " in done.out
+    plain = attrcert("gate", tmp_path / "x.csv", "--require", "count(status == vacuous) == 0", "--markdown").out
+    assert not any(f": {guarantee}" in plain for guarantee in Guarantee)

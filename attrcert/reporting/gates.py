@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from attrcert.columns import guarantees
 from attrcert.errors import UsageError
 from attrcert.reporting.regressions import judge_allowance, pair_up
 from attrcert.reporting.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
@@ -20,7 +21,7 @@ from attrcert.reporting.verdicts import (
     judge_rule,
     refused,
 )
-from attrcert.vocabulary import nearest
+from attrcert.vocabulary import Guarantee, nearest
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
     seen = {int(index or 0) for table in tables for index in table.cells["index"]}
     unused = tuple(waiver for waiver in gate.waive if waiver.index not in seen)
     allowed = (f"allowed to differ from the baseline: {', '.join(gate.allow_mismatch)}",) if gate.allow_mismatch else ()
-    notes = (*_alone(tables, baselines), *allowed)
+    notes = (*_worth(figures, tables), *_alone(tables, baselines), *allowed)
     return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, notes)
 
 
@@ -108,7 +109,19 @@ def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[s
 
 def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
     """Of rows that were just computed."""
-    return Verdict((table.name,), tuple(_attempted(rule, [table], Gate()) for rule in rules))
+    worth = _worth([rule.figure for rule in rules], [table])
+    return Verdict((table.name,), tuple(_attempted(rule, [table], Gate()) for rule in rules), notes=worth)
+
+
+def _worth(figures: Sequence[Figure], tables: Sequence[RunTable]) -> tuple[str, ...]:
+    """What the judged figures guarantee: a rule that holds of an estimate proves nothing."""
+    found: dict[Guarantee, dict[str, None]] = {}
+    for name in dict.fromkeys(name for figure in figures for name in figure.columns):
+        for table in tables:
+            told = guarantees(name, table.command, table.cells.get("guarantee", ())) if name in table.header else ()
+            for guarantee in told:
+                found.setdefault(guarantee, {})[name] = None
+    return tuple(f"{', '.join(names)}: {guarantee}, {guarantee.meaning}." for guarantee, names in found.items())
 
 
 def _attempted(rule: Rule, tables: Sequence[RunTable], gate: Gate) -> Judgement:

@@ -16,7 +16,7 @@ from attrcert.records import parse
 from attrcert.vocabulary import Status
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
-ALWAYS = ("index", "status", *CASE, "radii_tried")
+ALWAYS = ("index", "status", "guarantee", *CASE, "radii_tried")
 COMPLETE = "complete"  # the state of a manifest whose run has ended
 MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 LARGEST = 2**53  # whole numbers that a float holds

@@ -26,6 +26,11 @@ class Done:
         return list(csv.DictReader(io.StringIO(self.out)))
 
     @property
+    def shown(self) -> str:
+        """What stdout says, however the terminal broke its lines."""
+        return " ".join(self.out.split())
+
+    @property
     def said(self) -> str:
         return " ".join(self.err.split())
 
