@@ -14,7 +14,8 @@ from reference.zoo import ZOO, rotated
 from scipy.stats import binomtest
 
 from attrcert.draws import Draws
-from attrcert.linalg.enclosure import ROUNDING, TopSingularValue, least_mass, upper_end
+from attrcert.linalg.christoffel import below, least_mass, upper_end
+from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
 from attrcert.linalg.krylov import GramLanczos, Lanczos, Section
 from attrcert.linalg.maps import ColumnScaled, Dense, LowRank
 from attrcert.types import Enclosure
@@ -234,9 +235,8 @@ def test_lanczos_coefficients_of_one_to_five_are_the_golden_ones() -> None:
     ("w", "golden"), [(0.2, 5.004741810413734), (0.01, 5.926556602722698), (1e-6, 15.00852091827323)]
 )
 def test_upper_end_of_one_to_five_is_the_golden_one_from_above(w: float, golden: float) -> None:
-    theta = torch.tensor([4.843908891458578], dtype=torch.float64)  # golden value
-    found = float(upper_end(golden_process().section(), theta, torch.tensor([w], dtype=torch.float64)))
-    theta = float(theta)
+    theta = 4.843908891458578  # golden value
+    found = float(upper_end(golden_process().section(), np.array([theta]), np.array([w]), np.ones(1))[0])
     assert golden * (1 - CANCELLATION) <= found <= golden + GRID * (golden - theta)
 
 
@@ -261,10 +261,50 @@ def test_upper_end_agrees_with_bisection_in_many_digits(k: int, w: float, scale:
     alphas, betas = christoffel.lanczos(eigenvalues, start, k)
     theta = christoffel.top_ritz(alphas, betas)
     exact = christoffel.upper_end(alphas, betas, theta, w)
-    columns = [torch.tensor([[float(v) for v in values]], dtype=torch.float64) for values in (alphas, betas)]
-    section = Section(*columns, torch.zeros(1, k, dtype=torch.bool), 0.0)
-    found = float(upper_end(section, *(torch.tensor([value], dtype=torch.float64) for value in (theta, w))))
+    columns = [np.array([[float(v) for v in values]]) for values in (alphas, betas)]
+    section = Section(*columns, np.zeros((1, k), dtype=bool), np.array([k]), 0.0)
+    found = float(upper_end(section, np.array([theta]), np.array([w]), np.ones(1))[0])
     assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
+
+
+def many_digits(k: int, seed: int) -> tuple[list, list]:
+    """A process on a spectrum with both signs."""
+    rng = np.random.default_rng(seed)
+    return christoffel.lanczos(list(rng.uniform(-1, 1.5, 30)), list(rng.normal(size=30)), k)
+
+
+def as_section(alphas: list, betas: list) -> Section:
+    alpha, beta = (np.array([[float(v) for v in values]]) for values in (alphas, betas))
+    return Section(alpha, beta, np.zeros(alpha.shape, dtype=bool), np.array([len(alphas)]), 0.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("k", [1, 4, 15])
+def test_one_evaluation_tells_on_which_side_of_the_upper_end_a_point_lies(k: int, sign: float) -> None:
+    alphas, betas = many_digits(k, seed=k)
+    turned = [sign * alpha for alpha in alphas]  # the negative map, in many digits
+    theta, w = christoffel.top_ritz(turned, betas), 1e-7
+    exact = christoffel.upper_end(turned, betas, theta, w)
+    section, mass, signs = as_section(alphas, betas), np.array([w]), np.array([sign])
+    # a thousandth of the distance to the Ritz value to either side
+    near, far = (exact + share * (exact - theta) for share in (-1e-3, 1e-3))
+    assert not below(section, mass, np.array([near]), signs).item()
+    assert below(section, mass, np.array([far]), signs).item()
+    found = upper_end(section, np.array([theta]), mass, signs).item()
+    assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
+
+
+def test_sections_with_different_numbers_of_steps_are_read_together_as_they_are_alone() -> None:
+    alone = [as_section(*many_digits(k, seed=k)) for k in (3, 9, 6)]
+    alone[1].broken[0, 4] = True
+    joined, signs = Section.joined(alone), np.array([1.0, -1.0])
+    assert joined.blocks.tolist() == [1, 2, 1]
+    x, w = np.array([1.6, 1.7, 1.8]), np.array([1e-3, 1e-9, 1e-6])
+    theta = np.array([christoffel.top_ritz(s.alpha[0], s.beta[0]) for s in alone])
+    together = below(joined, w, x, signs), upper_end(joined, theta, w, np.ones(3))
+    for i, section in enumerate(alone):
+        assert below(section, w[[i]], x[[i]], signs)[0].tolist() == together[0][i].tolist()
+        assert upper_end(section, theta[[i]], w[[i]], np.ones(1)).item() == together[1][i]
 
 
 def test_christoffel_sum_of_the_whole_space_is_one_over_the_mass_of_the_eigenvalue() -> None:

@@ -345,3 +345,26 @@ def test_softplus_bends_in_float32_as_far_up_as_it_does_in_float64():
 
     # two sigmoids and two products in float32: a few roundings of 6e-8 each
     torch.testing.assert_close(bend(torch.float32).double(), bend(torch.float64), rtol=1e-6, atol=0)
+
+
+def test_the_second_derivative_is_there_whichever_derivative_was_asked_for_before():
+    t = torch.linspace(-1, 1, 9, dtype=torch.float64, requires_grad=True)
+    with Twins(20.0):
+        total = torch.relu(t).sum()
+    torch.autograd.grad(total, t, retain_graph=True)  # without a graph, as a value alone is computed
+    (slope,) = torch.autograd.grad(total, t, create_graph=True)
+    s = torch.sigmoid(20 * t.detach())
+    for _ in range(2):  # products share one graph
+        (bend,) = torch.autograd.grad(slope.sum(), t, retain_graph=True)
+        torch.testing.assert_close(bend, 20 * s * (1 - s), rtol=1e-12, atol=1e-14)
+
+
+def test_a_third_derivative_is_that_of_softplus():
+    t = torch.linspace(-1, 1, 9, dtype=torch.float64, requires_grad=True)
+    with Twins(2.0):
+        (slope,) = torch.autograd.grad(torch.relu(t).sum(), t, create_graph=True)
+    (bend,) = torch.autograd.grad(slope.sum(), t, create_graph=True)
+    s = torch.sigmoid(2 * t.detach())
+    torch.testing.assert_close(
+        torch.autograd.grad(bend.sum(), t)[0], 4 * s * (1 - s) * (1 - 2 * s), rtol=1e-12, atol=1e-14
+    )

@@ -20,16 +20,18 @@ q_m^(1/m) each, and q_1 = 0.9 failure, q_m = 0.1 failure / 2^(m-1) add up to `fa
 Not claimed: that a small residual means anything for the upper end. Rounding is covered by an outward allowance.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
-from scipy.special import betaincinv
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from attrcert.draws import Draws
-from attrcert.linalg.krylov import SPARES, GramLanczos, Lanczos, Section
+from attrcert.linalg.christoffel import below, block_mass, upper_end
+from attrcert.linalg.krylov import GramLanczos, Lanczos, Section
 from attrcert.types import Enclosure, LinearMap
 from attrcert.vocabulary import SolverStatus
 
@@ -68,196 +70,193 @@ class TopSingularValue:
         J = process.J
         b, _, n = J.shape
         limit = min(n, self.max_steps)
-        records: list[tuple[Tensor, Enclosure]] = []
-        rows, waiting = torch.arange(b), torch.ones(b, dtype=torch.bool)
+        records: list[_Record] = []
+        rows, waiting = np.arange(b), np.ones(b, dtype=bool)
         while waiting.any():
             process.step()
             k = process.steps
-            if k < limit and k % CHECK_EVERY:
+            if k < limit and (k < FIRST_CHECK or k % CHECK_EVERY):
                 continue
-            ends = read(process.section(), n, self.failure).outwards(self.allowance(J.dtype), exhausted=k == n)
-            reached = (ends.upper <= ends.lower * (1 + self.slack)) & (ends.rise <= self.settled * ends.lower)
+            seen = read(process.section(), n, self.failure)
+            reached = self._reached(seen, waiting, J.dtype, exhausted=k == n)
             finished = waiting & (reached if k < limit else True)
             if finished.any():
-                picked = finished.nonzero()[:, 0]
+                picked = finished.nonzero()[0]
                 status = _statuses(reached[picked], exhausted=k == n)
-                records.append((rows[picked], ends.enclosure(process, picked, status, self.failure)))
+                vector = process.vectors(seen.coefficients[picked], torch.from_numpy(picked))
+                records.append(_Record(rows[picked], seen.select(picked), status, vector))
                 waiting &= ~finished
-            if 2 * int(waiting.sum()) <= len(rows) and waiting.any():
-                keep = waiting.nonzero()[:, 0]
-                process.select(keep.to(J.device))
+            if 2 * waiting.sum() <= len(rows) and waiting.any():
+                keep = waiting.nonzero()[0]
+                process.select(torch.from_numpy(keep).to(J.device))
                 rows, waiting = rows[keep], waiting[keep]
-        return _assembled(records)
+        return self._assembled(records, n, self.allowance(J.dtype))
+
+    def _reached(
+        self, seen: "_Reading", waiting: Bool[np.ndarray, " b"], dtype: torch.dtype, *, exhausted: bool
+    ) -> Bool[np.ndarray, " b"]:
+        """Which samples have settled and are enclosed closely enough."""
+        margin = self.allowance(dtype) * seen.scale
+        lower = seen.lower - margin
+        if exhausted:
+            return seen.lower + margin <= lower * (1 + self.slack)
+        reached = waiting & (seen.rise <= self.settled * lower)
+        picked = reached.nonzero()[0]
+        if len(picked):
+            reached[picked] = seen.select(picked).below((lower * (1 + self.slack) - margin)[picked])
+        return reached
+
+    def _assembled(self, records: list["_Record"], n: int, allowance: float) -> Enclosure:
+        """The samples' enclosures in their first order, whenever each of them finished; the upper ends of all at once."""
+        order = np.concatenate([record.rows for record in records]).argsort()
+        statuses = [status for record in records for status in record.status]
+        vectors = torch.cat([record.vector for record in records])
+        seen = _Reading.joined([record.seen for record in records]).select(order)
+        lower, upper = seen.ends(allowance, n)
+        return Enclosure(
+            lower=torch.from_numpy(lower),
+            upper=torch.from_numpy(upper),
+            failure=self.failure,
+            status=tuple(statuses[i] for i in order),
+            vector=vectors[torch.from_numpy(order).to(vectors.device)],
+            steps=torch.from_numpy(seen.section.steps),
+            residual=torch.from_numpy(seen.residual),
+        )
 
 
-_Reader = Callable[[Section, int, float], "_Ends"]
+_Reader = Callable[[Section, int, float], "_Reading"]
 
-# The small eigenproblem every few steps costs little beside the products, and a GPU waits for it.
-CHECK_EVERY = 3
-POINTS = 97  # of the grid for the upper end, refined three times
-
-
-def least_mass(n: int, failure: float) -> float:
-    """The mass that a fixed direction has in a uniform start, but for a probability of `failure`."""
-    return float(betaincinv(0.5, (n - 1) / 2, failure)) if n > 1 else 1.0
-
-
-def block_mass(section: Section, n: int, failure: float) -> Float[Tensor, " b"]:
-    """The mass to count with in every block: m blocks share `failure` as the module says."""
-    shares = [0.9, *(0.1 / 2 ** (m - 1) for m in range(2, 2 + SPARES))]
-    by_count = [least_mass(n, (share * failure) ** (1 / m)) for m, share in enumerate(shares, 1)]
-    return torch.tensor(by_count, dtype=torch.float64)[section.blocks.clamp_max(1 + SPARES) - 1]
-
-
-def upper_end(section: Section, theta: Float[Tensor, " b"], w: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
-    """The root U >= theta of sum_j p_j(U)^2 = 1/w, the largest over the blocks, from above (it errs upwards)."""
-    scale = torch.maximum(section.alpha.abs().amax(1), section.beta.amax(1))
-    unit = torch.where(scale > 0, scale, 1.0)
-    inner = replace(section, alpha=section.alpha / unit[:, None], beta=section.beta / unit[:, None])
-    t, wanted = theta / unit, -w.log()
-    # U - theta lies between rounding and the root of the first term alone, |U - alpha_1| <= beta_1 / sqrt(w)
-    low, high = torch.full_like(t, -40.0), 2.0 + wanted / 2
-    fractions = torch.linspace(0, 1, POINTS, dtype=t.dtype)
-    for _ in range(3):
-        logs = low[:, None] + (high - low)[:, None] * fractions
-        enough = _log_christoffel(inner, t[:, None] + logs.exp()) >= wanted[:, None]
-        first = torch.where(enough, torch.arange(POINTS), POINTS - 1).amin(1)
-        high = logs.gather(1, first[:, None])[:, 0]
-        low = torch.where(first > 0, logs.gather(1, (first - 1).clamp_min(0)[:, None])[:, 0], low)
-    coupled = section.rounding * (section.blocks - 1)
-    return torch.where(scale > 0, unit * (t + high.exp() + coupled), theta)
-
-
-def _log_christoffel(section: Section, x: Float[Tensor, "b points"]) -> Float[Tensor, "b points"]:
-    """log sum_{j=0..k} p_j(x)^2 of the block where it is smallest, rescaled at each step against overflow."""
-    zero, one = torch.zeros_like(x), torch.ones_like(x)
-    before, now, log_scale, least = zero, one, zero, torch.full_like(x, torch.inf)
-    ended = torch.zeros_like(section.alpha[:, :1])
-    coupling = torch.zeros_like(section.alpha[:, :1])
-    splits = section.broken.any(dim=0).tolist()
-    for j, splits_here in enumerate([*splits[:-1], True]):
-        alpha, following = section.alpha[:, j : j + 1], section.beta[:, j : j + 1]
-        before, now = now, ((x - alpha) * now - coupling * before) / following
-        root = (1 + now**2).sqrt()  # the sum so far was scaled to 1
-        before, now, log_scale, coupling = before / root, now / root, log_scale + root.log(), following
-        if not splits_here:
-            continue
-        closed = section.broken[:, j : j + 1] | (j + 1 == section.alpha.shape[1])
-        counted = closed & (ended < 1 + SPARES)
-        least = torch.where(counted, torch.minimum(least, 2 * log_scale), least)
-        ended = ended + closed
-        before, now = torch.where(closed, zero, before), torch.where(closed, one, now)
-        log_scale, coupling = torch.where(closed, zero, log_scale), torch.where(closed, 0.0, coupling)
-    return least
+# A GPU waits for the small eigenproblem, and in a few steps nothing converges.
+CHECK_EVERY, FIRST_CHECK = 2, 6
 
 
 @dataclass(frozen=True)
-class _Ends:
-    """What T says: both ends, the Ritz vector in the Krylov basis, its relative residual, how far lower may still rise (an
+class _Record:
+    """Samples that finished together, by their places in the batch."""
+
+    rows: Int64[np.ndarray, " kept"]
+    seen: "_Reading"
+    status: tuple[SolverStatus, ...]
+    vector: Float[Tensor, "kept n"]
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What T says: the lower end, the Ritz vector in the Krylov basis, its relative residual, how far lower may still rise (an
     estimate), and the modulus of the spectrum, to which rounding is relative.
+
+    The upper end is dearer and left for later. It follows from the section, the mass to count with, and the Ritz values `heads` at the
+    ends that matter: the top one, and of a symmetric map that of its negative; with `power` 2 it is the root of that.
     """
 
-    lower: Float[Tensor, " b"]
-    upper: Float[Tensor, " b"]
-    coefficients: Float[Tensor, "b k"]
-    residual: Float[Tensor, " b"]
-    rise: Float[Tensor, " b"]
-    scale: Float[Tensor, " b"]
+    lower: Float64[np.ndarray, " b"]
+    coefficients: Float64[np.ndarray, "b k"]
+    residual: Float64[np.ndarray, " b"]
+    rise: Float64[np.ndarray, " b"]
+    scale: Float64[np.ndarray, " b"]
+    section: Section
+    mass: Float64[np.ndarray, " b"]
+    heads: Float64[np.ndarray, "b ends"]
+    power: int = 1
 
-    def outwards(self, allowance: float, *, exhausted: bool) -> "_Ends":
-        """Both ends moved outwards; where the space is the whole space, lower was exact but for rounding."""
-        upper = self.lower if exhausted else self.upper
-        rise = torch.zeros_like(self.rise) if exhausted else self.rise
+    def select(self, keep: Int64[np.ndarray, " kept"]) -> "_Reading":
+        picked: dict[str, Any] = {name: getattr(self, name)[keep] for name in _COLUMNS}
+        return replace(self, **picked, coefficients=self.coefficients[keep], section=self.section.select(keep))
+
+    @staticmethod
+    def joined(parts: Sequence["_Reading"]) -> "_Reading":
+        """One after the other, without the vectors."""
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+        section = Section.joined([part.section for part in parts])
+        return replace(parts[0], **columns, coefficients=np.empty((len(columns["lower"]), 0)), section=section)
+
+    def below(self, x: Float64[np.ndarray, " b"]) -> Bool[np.ndarray, " b"]:
+        """Whether the upper end is at most x."""
+        return np.all(self._each_below(np.maximum(x, 0) ** self.power), axis=1)
+
+    def ends(self, allowance: float, n: int) -> tuple[Float64[np.ndarray, " b"], Float64[np.ndarray, " b"]]:
+        """Both ends, moved outwards by what rounding may do; where the space was the whole space, lower was exact but for that."""
+        upper = np.maximum(self._upper(), 0) ** (1 / self.power)
+        upper = np.where(self.section.steps == n, self.lower, upper)
         margin = allowance * self.scale
-        return replace(self, lower=self.lower - margin, upper=upper + margin, rise=rise)
+        return self.lower - margin, upper + margin
 
-    def enclosure(
-        self,
-        process: Lanczos | GramLanczos,
-        picked: Int64[Tensor, " kept"],
-        status: tuple[SolverStatus, ...],
-        failure: float,
-    ) -> Enclosure:
-        J = process.J
-        chosen = torch.zeros_like(self.coefficients)
-        chosen[picked] = self.coefficients[picked]
-        vector = process.basis.combine(chosen.to(device=J.device, dtype=J.dtype))[picked.to(J.device)]
-        steps = torch.full((len(picked),), process.steps)
-        return Enclosure(self.lower[picked], self.upper[picked], failure, status, vector, steps, self.residual[picked])
+    def _upper(self) -> Float64[np.ndarray, " b"]:
+        """The largest U of the ends: that of the largest Ritz value, unless another one is not below it."""
+        first = self.heads.argmax(axis=1)
+        upper = upper_end(self.section, self.heads.max(axis=1), self.mass, _SIGNS[first])
+        for end in range(self.heads.shape[1]):
+            unsure = ((first != end) & ~self._each_below(upper)[:, end]).nonzero()[0]
+            if len(unsure):
+                part = self.select(unsure)
+                sign = np.full(len(unsure), _SIGNS[end])
+                upper[unsure] = np.maximum(upper[unsure], upper_end(part.section, part.heads[:, end], part.mass, sign))
+        return upper
 
-
-def _top(section: Section, n: int, failure: float) -> _Ends:
-    values, vectors = _ritz(section)
-    upper = upper_end(section, values[:, -1], block_mass(section, n, failure))
-    return _end(section, values, vectors, upper)
+    def _each_below(self, x: Float64[np.ndarray, " b"]) -> Bool[np.ndarray, "b ends"]:
+        """Whether the U of each end is at most x."""
+        return (x[:, None] >= self.heads) & below(self.section, self.mass, x, _SIGNS[: self.heads.shape[1]])
 
 
-def _root_of_top(section: Section, n: int, failure: float) -> _Ends:
+_COLUMNS = ("lower", "residual", "rise", "scale", "mass", "heads")
+_SIGNS = np.array([1.0, -1.0])
+
+
+def _top(section: Section, n: int, failure: float) -> _Reading:
+    return _end(section, *_ritz(section), block_mass(section, n, failure))
+
+
+def _root_of_top(section: Section, n: int, failure: float) -> _Reading:
     """xi_max of J from the top of P = J^T J."""
     top = _top(section, n, failure)
-    lower = top.lower.clamp_min(0).sqrt()
-    rise = (top.lower + top.rise).clamp_min(0).sqrt() - lower
-    return replace(top, lower=lower, upper=top.upper.clamp_min(0).sqrt(), rise=rise, scale=lower)
+    lower = np.sqrt(np.maximum(top.lower, 0))
+    rise = np.sqrt(np.maximum(top.lower + top.rise, 0)) - lower
+    return replace(top, lower=lower, rise=rise, scale=lower, power=2)
 
 
-def _both_ends(section: Section, n: int, failure: float) -> _Ends:
+def _both_ends(section: Section, n: int, failure: float) -> _Reading:
     """xi_max of a symmetric J: the end with the larger modulus."""
     values, vectors = _ritz(section)
-    both, ends = section.joined(section.flipped()), torch.cat([values[:, -1], -values[:, 0]])
-    upper = upper_end(both, ends, block_mass(both, n, failure))
-    top = _end(section, values, vectors, upper[: len(values)])
-    bottom = _end(section.flipped(), -values.flip(1), vectors.flip(2), upper[len(values) :])
+    mass = block_mass(section, n, failure)
+    top, bottom = _end(section, values, vectors, mass), _end(section, -values[:, ::-1], vectors[:, :, ::-1], mass)
     up = top.lower >= bottom.lower
-    lower = torch.maximum(top.lower, bottom.lower)
-    return _Ends(
-        lower,
-        torch.maximum(top.upper, bottom.upper),
-        torch.where(up[:, None], top.coefficients, bottom.coefficients),
-        torch.where(up, top.residual, bottom.residual),
-        torch.maximum(top.lower + top.rise, bottom.lower + bottom.rise) - lower,
-        top.scale,
+    lower = np.maximum(top.lower, bottom.lower)
+    return replace(
+        top,
+        lower=lower,
+        coefficients=np.where(up[:, None], top.coefficients, bottom.coefficients),
+        residual=np.where(up, top.residual, bottom.residual),
+        rise=np.maximum(top.lower + top.rise, bottom.lower + bottom.rise) - lower,
+        heads=np.concatenate([top.heads, bottom.heads], axis=1),
     )
 
 
 def _end(
-    section: Section, values: Float[Tensor, "b k"], vectors: Float[Tensor, "b k k"], upper: Float[Tensor, " b"]
-) -> _Ends:
+    section: Section,
+    values: Float64[np.ndarray, "b k"],
+    vectors: Float64[np.ndarray, "b k k"],
+    mass: Float64[np.ndarray, " b"],
+) -> _Reading:
     theta, coefficients = values[:, -1], vectors[:, :, -1]
-    residual = section.beta[:, -1] * coefficients[:, -1].abs()
-    gap = theta - values[:, -2] if values.shape[1] > 1 else torch.zeros_like(theta)
-    rise = torch.where(gap > residual, residual**2 / gap, residual)
-    relative = torch.where(theta == 0, 0.0, residual / theta.abs())
-    return _Ends(theta, upper, coefficients, relative, rise, values.abs().amax(dim=1))
+    residual = section.beta[:, -1] * np.abs(coefficients[:, -1])
+    gap = theta - values[:, -2] if values.shape[1] > 1 else np.zeros_like(theta)
+    rise = np.divide(residual**2, gap, out=residual.copy(), where=gap > residual)
+    relative = np.divide(residual, np.abs(theta), out=np.zeros_like(theta), where=theta != 0)
+    scale = np.abs(values).max(axis=1)
+    return _Reading(theta, coefficients, relative, rise, scale, section, mass, theta[:, None])
 
 
-def _ritz(section: Section) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k k"]]:
-    inner = section.beta[:, :-1]
-    T = torch.diag_embed(section.alpha) + torch.diag_embed(inner, 1) + torch.diag_embed(inner, -1)
-    values, vectors = torch.linalg.eigh(T)
+def _ritz(section: Section) -> tuple[Float64[np.ndarray, "b k"], Float64[np.ndarray, "b k k"]]:
+    """Eigenvalues of T, ascending, and eigenvectors."""
+    b, k = section.alpha.shape
+    T = np.zeros((b, k, k))
+    along = np.arange(k)
+    T[:, along, along] = section.alpha
+    T[:, along[1:], along[:-1]] = section.beta[:, :-1]  # the lower triangle is all that is read
+    values, vectors = np.linalg.eigh(T)
     return values, vectors
 
 
-def _statuses(reached: Bool[Tensor, " kept"], *, exhausted: bool) -> tuple[SolverStatus, ...]:
+def _statuses(reached: Bool[np.ndarray, " kept"], *, exhausted: bool) -> tuple[SolverStatus, ...]:
     otherwise = SolverStatus.EXHAUSTED if exhausted else SolverStatus.STEP_LIMIT
-    return tuple(SolverStatus.CONVERGED if flag else otherwise for flag in reached.tolist())
-
-
-def _assembled(records: list[tuple[Tensor, Enclosure]]) -> Enclosure:
-    """The samples' enclosures in their first order; they finished at different steps."""
-    order = torch.cat([rows for rows, _ in records]).argsort()
-    parts = [part for _, part in records]
-    statuses = [status for part in parts for status in part.status]
-
-    def joined(name: str) -> Tensor:
-        whole = torch.cat([getattr(part, name) for part in parts])
-        return whole[order.to(whole.device)]
-
-    return Enclosure(
-        lower=joined("lower"),
-        upper=joined("upper"),
-        failure=parts[0].failure,
-        status=tuple(statuses[i] for i in order.tolist()),
-        vector=joined("vector"),
-        steps=joined("steps"),
-        residual=joined("residual"),
-    )
+    return tuple(SolverStatus.CONVERGED if flag else otherwise for flag in reached)

@@ -8,10 +8,12 @@ that happened; `enclosure` treats the blocks as the separate starts they are.
 Notation: q_j the basis, alpha_j and beta_j the coefficients of T in float64, scale the largest seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from attrcert.draws import Draws
@@ -24,32 +26,43 @@ SPARES = 4
 
 @dataclass(frozen=True)
 class Section:
-    """The tridiagonal section: diagonal alpha_1..k, couplings beta_1..k, after which steps a block ended, and the
-    rounding level (relative to the spectrum) at which blocks are coupled.
+    """The tridiagonal section, on the host: diagonal alpha_1..k, couplings beta_1..k, after which steps a block ended, how many steps there
+    were (what stands behind them counts for nothing), and the rounding level (relative to the spectrum) at which blocks are coupled.
     """
 
-    alpha: Float[Tensor, "b k"]
-    beta: Float[Tensor, "b k"]
-    broken: Bool[Tensor, "b k"]
+    alpha: Float64[np.ndarray, "b k"]
+    beta: Float64[np.ndarray, "b k"]
+    broken: Bool[np.ndarray, "b k"]
+    steps: Int64[np.ndarray, " b"]
     rounding: float
 
-    def flipped(self) -> "Section":
-        """The section of the negative map."""
-        return Section(-self.alpha, self.beta, self.broken, self.rounding)
+    def select(self, keep: Int64[np.ndarray, " kept"]) -> "Section":
+        return Section(self.alpha[keep], self.beta[keep], self.broken[keep], self.steps[keep], self.rounding)
 
-    def joined(self, other: "Section") -> "Section":
-        """Both, one after the other."""
-        parts = (
-            torch.cat(pair)
-            for pair in ((self.alpha, other.alpha), (self.beta, other.beta), (self.broken, other.broken))
-        )
-        alpha, beta, broken = parts
-        return Section(alpha, beta, broken, self.rounding)
+    @staticmethod
+    def joined(parts: Sequence["Section"]) -> "Section":
+        """One after the other, however many steps each has."""
+        k = max(part.alpha.shape[1] for part in parts)
+
+        def column(name: str, filler: float) -> np.ndarray:
+            values = [getattr(part, name) for part in parts]
+            widths = [((0, 0), (0, k - value.shape[1])) for value in values]
+            return np.concatenate([np.pad(v, w, constant_values=filler) for v, w in zip(values, widths, strict=True)])
+
+        steps = np.concatenate([part.steps for part in parts])
+        return Section(column("alpha", 0.0), column("beta", 1.0), column("broken", False), steps, parts[0].rounding)
 
     @property
-    def blocks(self) -> Int64[Tensor, " b"]:
+    def scale(self) -> Float64[np.ndarray, " b"]:
+        """The largest coefficient."""
+        counted = np.arange(self.alpha.shape[1]) < self.steps[:, None]
+        return np.where(counted, np.maximum(np.abs(self.alpha), self.beta), 0.0).max(axis=1)
+
+    @property
+    def blocks(self) -> Int64[np.ndarray, " b"]:
         """Blocks with at least one step."""
-        return 1 + self.broken[:, :-1].sum(dim=1)
+        inner = np.arange(self.broken.shape[1]) < self.steps[:, None] - 1
+        return 1 + (self.broken & inner).sum(axis=1)
 
 
 class _Process:
@@ -59,8 +72,9 @@ class _Process:
         self.J = J
         self.rounding = 8 * torch.finfo(J.dtype).eps
         b, _, n = J.shape
-        normals = draws.normal(purpose, 1 + SPARES, n, like=J)
-        start, self._spares = normals[:, 0], normals[:, 1:]
+        self._draws, self._purpose = draws, purpose
+        self._spares: Tensor | None = None
+        start = draws.normal(purpose, n, like=J)
         self.basis = Basis(start / start.norm(dim=1, keepdim=True))
         self.scale = start.new_zeros(b, dtype=torch.float64)
         self.alphas: list[Tensor] = []
@@ -75,44 +89,62 @@ class _Process:
         """Go on with some of the samples."""
         self.J = self.J.select(keep)
         self.basis.select(keep)
-        self.scale, self._spares = self.scale[keep], self._spares[keep]
+        self.scale, self._draws = self.scale[keep], self._draws.select(keep)
+        self._spares = None if self._spares is None else self._spares[keep]
         self.broken = [broken[keep] for broken in self.broken]
         self.alphas = [alpha[keep] for alpha in self.alphas]
         self.betas = [beta[keep] for beta in self.betas]
 
-    def section(self) -> "Section":
-        """T on the host; the last coupling leads out of the space."""
-        parts = (torch.stack(part, dim=1).cpu() for part in (self.alphas, self.betas, self.broken))
-        alpha, beta, broken = parts
-        return Section(alpha, beta, broken, self.rounding)
+    def vectors(
+        self, coefficients: Float64[np.ndarray, "kept k"], picked: Int64[Tensor, " kept"]
+    ) -> Float[Tensor, "kept n"]:
+        """Unit vectors of some samples' Krylov spaces."""
+        given = torch.from_numpy(coefficients).to(device=self.J.device, dtype=self.J.dtype)
+        return self.basis.combine(given, picked.to(self.J.device))
 
-    def _advance(self, alpha: Float[Tensor, " b"], residual: Float[Tensor, "b n"], factor: Float[Tensor, " b"]) -> None:
-        """Record alpha_k and beta_k = factor |residual|, and append the next basis vector."""
-        length = _norm(residual)
+    def section(self) -> "Section":
+        """T; the last coupling leads out of the space."""
+        parts = (torch.stack(part, dim=1).cpu().numpy() for part in (self.alphas, self.betas, self.broken))
+        alpha, beta, broken = parts
+        return Section(alpha, beta, broken, np.full(len(alpha), self.steps), self.rounding)
+
+    def _advance(self, alpha: Float[Tensor, " b"], rest: Float[Tensor, "b n"], factor: Float[Tensor, " b"]) -> None:
+        """Record alpha_k and beta_k, and append the next basis vector; factor `rest` is A q_k less its part in the last two vectors.
+
+        In exact arithmetic `rest` is orthogonal to the whole basis already. What rounding left of the others is small beside it, down to
+        the floor below which it counts as a breakdown, so that one pass over the basis leaves nothing but rounding again.
+        """
+        rest = self.basis.orthogonalise(rest, passes=1)
+        length = _norm(rest)
         beta = factor * length
         self.scale = torch.maximum(self.scale, alpha.abs() + beta)
         floor = self.rounding * self.scale
         broken = beta <= floor
-        # a broken sample takes its next spare direction; no branch, so that a GPU need not wait
-        used = torch.stack(self.broken).sum(0) if self.broken else torch.zeros_like(broken, dtype=torch.int64)
-        rows = torch.arange(len(broken), device=broken.device)
-        spare = self.basis.orthogonalise(self._spares[rows, used % SPARES].roll(self.steps, dims=1))
-        direction = torch.where(broken[:, None], _divided(spare, _norm(spare)), _divided(residual, length))
-        direction = self.basis.orthogonalise(direction)
+        # asking a CPU whether any is broken costs nothing, and mostly none is; a GPU would have to be waited for
+        if broken.device.type != "cpu" or broken.any():
+            rest = torch.where(broken[:, None], self._spare(), rest)
+            length = _norm(rest)
         self.alphas.append(alpha)
         self.betas.append(torch.maximum(beta, floor))
         self.broken.append(broken)
-        self.basis.append(_divided(direction, _norm(direction)))
+        self.basis.append(rest, length=_divisor(length, rest.dtype))
+
+    def _spare(self) -> Float[Tensor, "b n"]:
+        """For each sample the next of its own random directions, orthogonal to the space."""
+        b, _, n = self.J.shape
+        if self._spares is None:
+            self._spares = self._draws.normal(f"{self._purpose}, after a breakdown", SPARES, n, like=self.J)
+        rows = torch.arange(b, device=self.J.device)
+        used = sum((broken.long() for broken in self.broken), torch.zeros_like(rows))
+        return self.basis.orthogonalise(self._spares[rows, used % SPARES].roll(self.steps, dims=1))
 
 
 class Lanczos(_Process):
     """J q_k = beta_{k-1} q_{k-1} + alpha_k q_k + beta_k q_{k+1} for symmetric J, fully reorthogonalised."""
 
     def step(self) -> None:
-        q = self.basis.last
-        z = self.J.matvec(q)
-        alpha = (q * z).sum(dim=1, dtype=torch.float64)
-        self._advance(alpha, self.basis.orthogonalise(z), torch.ones_like(alpha))
+        rest, parts = self.basis.without_last_two(self.J.matvec(self.basis.last))
+        self._advance(parts.double(), rest, torch.ones_like(self.scale))
 
 
 class GramLanczos(_Process):
@@ -125,13 +157,13 @@ class GramLanczos(_Process):
     def step(self) -> None:
         u = self.J.matvec(self.basis.last)
         length = _norm(u)
-        z = self.J.rmatvec(_divided(u, length))
-        self._advance(length**2, self.basis.orthogonalise(z), length)
+        rest, _ = self.basis.without_last_two(self.J.rmatvec(u / _divisor(length, u.dtype)))
+        self._advance(length**2, rest, length)
 
 
 def _norm(z: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
     return z.norm(dim=1, dtype=torch.float64)
 
 
-def _divided(z: Float[Tensor, "b n"], length: Float[Tensor, " b"]) -> Float[Tensor, "b n"]:
-    return z / length.clamp_min(torch.finfo(z.dtype).tiny)[:, None].to(z.dtype)
+def _divisor(length: Float[Tensor, " b"], dtype: torch.dtype) -> Float[Tensor, "b 1"]:
+    return length.clamp_min(torch.finfo(dtype).tiny)[:, None].to(dtype)

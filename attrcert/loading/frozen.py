@@ -47,34 +47,47 @@ class _Adjoint(torch.autograd.Function):
 
 
 class _Softplus(torch.autograd.Function):
-    """softplus whose second derivative does not cancel: torch computes s (1 - s), which is 0 in float32 from beta t = 17 on."""
+    """softplus whose second derivative does not cancel: torch computes s (1 - s), which is 0 in float32 from beta t = 17 on.
+
+    The slope that the graph of a gradient holds serves every product with that graph.
+    """
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
         ctx.save_for_backward(t)
-        ctx.beta, ctx.threshold = beta, threshold
+        ctx.beta, ctx.threshold, ctx.slope = beta, threshold, None
         return F.softplus(t, beta, threshold)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (t,) = ctx.saved_tensors
-        return gradients[0] * _Slope.apply(t, ctx.beta, ctx.threshold), None, None  # type: ignore[no-untyped-call]
+        slope = _Slope.apply(t, ctx.beta, ctx.threshold) if ctx.slope is None else ctx.slope  # type: ignore[no-untyped-call]
+        if torch.is_grad_enabled():  # without a graph of its own it would end the next derivative
+            ctx.slope = slope
+        return gradients[0] * slope, None, None
 
 
 class _Slope(torch.autograd.Function):
-    """The first derivative of softplus."""
+    """The first derivative of softplus; the second is computed with it, once for all products."""
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
-        ctx.save_for_backward(t)
         ctx.beta, ctx.threshold = beta, threshold
+        ctx.save_for_backward(t, _bend(t, beta, threshold) if ctx.needs_input_grad[0] else None)
         return torch.where(beta * t > threshold, 1.0, torch.sigmoid(beta * t))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        (t,) = ctx.saved_tensors
-        bend = ctx.beta * torch.sigmoid(ctx.beta * t) * torch.sigmoid(-ctx.beta * t)
-        return gradients[0] * torch.where(ctx.beta * t > ctx.threshold, 0.0, bend), None, None
+        t, bend = ctx.saved_tensors
+        further = (
+            torch.is_grad_enabled()
+        )  # a third derivative is wanted, for which what was computed before is a constant
+        return gradients[0] * (_bend(t, ctx.beta, ctx.threshold) if further else bend), None, None
+
+
+def _bend(t: Tensor, beta: float, threshold: float) -> Tensor:
+    """The second derivative of softplus."""
+    return torch.where(beta * t > threshold, 0.0, beta * torch.sigmoid(beta * t) * torch.sigmoid(-beta * t))
 
 
 def softplus(input: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:

@@ -1,0 +1,97 @@
+"""Where a Lanczos process says that lambda_max must lie below: the root U >= theta of sum_{j<=k} p_j(U)^2 = 1/w.
+
+The p_j are the orthonormal polynomials of the process (see `enclosure`, which proves the claim). They have real roots below theta, the
+largest Ritz value, so the sum rises above it, and U <= x is decided by one evaluation at x. Of a process in several blocks the block where
+the sum is smallest counts. All of this is small and on the host, in numpy, whose calls cost less than torch's.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from scipy.special import betaincinv
+
+from attrcert.linalg.krylov import SPARES, Section
+
+POINTS, ROUNDS = 33, 4  # of the grid for U, and how often it is refined
+
+
+@cache
+def least_mass(n: int, failure: float) -> float:
+    """The mass that a fixed direction has in a uniform start, but for a probability of `failure`."""
+    return float(betaincinv(0.5, (n - 1) / 2, failure)) if n > 1 else 1.0
+
+
+def block_mass(section: Section, n: int, failure: float) -> Float64[np.ndarray, " b"]:
+    """The mass to count with in every block: m blocks share `failure` as `enclosure` says."""
+    shares = [0.9, *(0.1 / 2 ** (m - 1) for m in range(2, 2 + SPARES))]
+    by_count = [least_mass(n, (share * failure) ** (1 / m)) for m, share in enumerate(shares, 1)]
+    return np.array(by_count)[np.minimum(section.blocks, 1 + SPARES) - 1]
+
+
+def below(
+    section: Section, w: Float64[np.ndarray, " b"], x: Float64[np.ndarray, " b"], signs: Float64[np.ndarray, " ends"]
+) -> Bool[np.ndarray, "b ends"]:
+    """Whether U <= x, for x above theta; with sign -1 of the negative map."""
+    inner, unit = _in_units(section)
+    points = (x / unit - _coupling(section))[:, None] * signs
+    return _log_christoffel(inner, points) >= -np.log(w)[:, None]
+
+
+def upper_end(
+    section: Section,
+    theta: Float64[np.ndarray, " b"],
+    w: Float64[np.ndarray, " b"],
+    sign: Float64[np.ndarray, " b"],
+) -> Float64[np.ndarray, " b"]:
+    """U from above: it errs upwards, by 1e-4 of U - theta at most; with sign -1 of the negative map, whose top Ritz value is theta."""
+    inner, unit = _in_units(section)
+    t, wanted = theta / unit, -np.log(w)
+    # U - theta lies between rounding and the root of the first term alone, |U - alpha_1| <= beta_1 / sqrt(w)
+    low, high = np.full_like(t, -40.0), 2.0 + wanted / 2
+    fractions, rows = np.linspace(0, 1, POINTS), np.arange(len(t))
+    for _ in range(ROUNDS):
+        logs = low[:, None] + (high - low)[:, None] * fractions
+        enough = _log_christoffel(inner, sign[:, None] * (t[:, None] + np.exp(logs))) >= wanted[:, None]
+        first = np.where(enough, np.arange(POINTS), POINTS - 1).min(axis=1)
+        low, high = logs[rows, np.maximum(first - 1, 0)], logs[rows, first]
+    return np.where(section.scale > 0, unit * (t + np.exp(high) + _coupling(section)), theta)
+
+
+def _in_units(section: Section) -> tuple[Section, Float64[np.ndarray, " b"]]:
+    """The section in units of its largest coefficient, and these; of a zero map in units of 1, with couplings of 1."""
+    zero = section.scale == 0
+    unit = np.where(zero, 1.0, section.scale)
+    beta = np.where(zero[:, None], 1.0, section.beta / unit[:, None])
+    return replace(section, alpha=section.alpha / unit[:, None], beta=beta), unit
+
+
+def _coupling(section: Section) -> Float64[np.ndarray, " b"]:
+    """What the coupling of blocks at the rounding level may add, in units of the largest coefficient."""
+    return section.rounding * (section.blocks - 1)
+
+
+def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Float64[np.ndarray, "b points"]:
+    """log sum_{j=0..k} p_j(x)^2 at points x of each sample, of the block where it is smallest, rescaled at each step against overflow.
+
+    The negative map has the polynomials of -x, up to a sign.
+    """
+    before, now, log_scale = np.zeros_like(x), np.ones_like(x), np.zeros_like(x)
+    least, ended, coupling = np.full_like(x, np.inf), np.zeros_like(x[:, :1]), np.zeros_like(x[:, :1])
+    alphas, betas, broken = section.alpha, section.beta, section.broken
+    last = section.steps[:, None] == np.arange(1, alphas.shape[1] + 1)
+    splits = (broken | last).any(axis=0).tolist()
+    for j, splits_here in enumerate(splits):
+        alpha, following = alphas[:, j : j + 1], betas[:, j : j + 1]
+        before, now = now, ((x - alpha) * now - coupling * before) / following
+        root = np.sqrt(1 + now**2)  # the sum so far was scaled to 1
+        before, now, log_scale, coupling = before / root, now / root, log_scale + np.log(root), following
+        if not splits_here:
+            continue
+        closed = broken[:, j : j + 1] | last[:, j : j + 1]
+        least = np.where(closed & (ended < 1 + SPARES), np.minimum(least, 2 * log_scale), least)
+        ended = np.where(last[:, j : j + 1], np.inf, ended + closed)
+        before, now = np.where(closed, 0.0, before), np.where(closed, 1.0, now)
+        log_scale, coupling = np.where(closed, 0.0, log_scale), np.where(closed, 0.0, coupling)
+    return least
