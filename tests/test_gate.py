@@ -587,7 +587,6 @@ def test_runs_that_differ_in_what_a_figure_means_do_not_compare_unless_it_is_all
         {
             "seed": 7,
             "dtype": "float64",
-            "ig_chunk": 3,
             "save_deltas": "d",
             "metric": ["top-k"],
             "transfer": ["saliency"],

@@ -78,21 +78,20 @@ class Hessian:
 
 @dataclass(frozen=True)
 class Saliency:
-    """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric. `held` as in Hessian, with chunks of one
-    point, where a smoothed map has more points than fit.
-    """
+    """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric. `chunk` and `held` as in Hessian."""
 
+    chunk: int | None = None
     held: int | None = None
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Float[Tensor, "b n"]:
-        return gradient(f, x, y)
+        return gradient(f, x, y, chunk=self.chunk)
 
     def explain(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained:
-        H = Hessian(f, x, y, chunk=None if self.held is None else 1, held=self.held)
+        H = Hessian(f, x, y, chunk=self.chunk, held=self.held)
         return Explained(H.gradient(), H)
 
 

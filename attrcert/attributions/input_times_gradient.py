@@ -47,16 +47,19 @@ class ProductRule:
 
 @dataclass(frozen=True)
 class InputTimesGradient:
-    """The saliency times the input, pixel by pixel."""
+    """The saliency times the input, pixel by pixel. `chunk` and `held` as in Hessian."""
+
+    chunk: int | None = None
+    held: int | None = None
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Float[Tensor, "b n"]:
-        return x.flatten(1) * gradient(f, x, y)
+        return x.flatten(1) * gradient(f, x, y, chunk=self.chunk)
 
     def explain(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained:
-        H = Hessian(f, x, y)
+        H = Hessian(f, x, y, chunk=self.chunk, held=self.held)
         slope, weight = H.gradient(), x.flatten(1)
         return Explained(weight * slope, ProductRule(slope, weight, H))

@@ -1,6 +1,7 @@
 """max |J s|_2 over |s|_inf <= 1 is at most sqrt(sum_ij |P_ij|), P = J^T J [wang2023practical, Theorem 2].
 
-Deterministic for the linearised attribution, but it forms J: d products and d^2 numbers a sample.
+Deterministic for the linearised attribution, but it needs every column of J: d products and d^2 numbers a sample, or 2 d products
+where these do not fit.
 
 Departures: the paper's P is J J^T for attributions with a non-symmetric Jacobian; that is not a bound. Nor is the
 bound attained in general, as the paper says: P = [[2,-1,-1],[-1,2,-1],[-1,-1,2]] gives 3.46 where the maximum is
@@ -11,20 +12,19 @@ from dataclasses import dataclass
 
 from attrcert.certificates.first_order import FirstOrder
 from attrcert.draws import Draws
-from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import ROUNDING
 from attrcert.linalg.row_sums import root_of_absolute_gram
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import LinearMap
 
-LARGEST = 4096
+HELD = 1 << 30
 
 
 @dataclass(frozen=True)
 class LinfRowSums:
     """Holds matrices of at most `memory` bytes at a time."""
 
-    memory: int = 1 << 30
+    memory: int = HELD
     sign_starts: int = 3
     rounding: float | None = None
 
@@ -39,14 +39,4 @@ class LinfRowSums:
             direction=signs,
             failure=0.0,
             method="row-sums",
-        )
-
-
-def check_size(n: int, itemsize: int) -> None:
-    """Refuse, with the numbers, what would not fit."""
-    if n > LARGEST:
-        raise UsageError(
-            f"row sums form a {n} x {n} matrix per sample ({n * n * itemsize / 2**30:.0f} GiB, {n} products); "
-            f"the limit is d = {LARGEST}",
-            hint="use --linf-method scaled, which is tighter and needs products only",
         )

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attrcert.errors import UsageError
-from attrcert.running.config import DEFAULT_MEMORY, DEFAULT_RADIUS, DEFAULT_SIGMA, DEFAULT_SOFTPLUS_BETA, BoundConfig
+from attrcert.running.config import (
+    DEFAULT_MAX_HOURS,
+    DEFAULT_MEMORY,
+    DEFAULT_RADIUS,
+    DEFAULT_SIGMA,
+    DEFAULT_SOFTPLUS_BETA,
+    BoundConfig,
+)
 from attrcert.vocabulary import parse_eps, parse_indices, parse_number, parse_shard
 
 if TYPE_CHECKING:
@@ -321,10 +328,22 @@ class RunGroup:
     batch_size: Annotated[
         str, typer.Option(help="Samples at once, or auto: as many as fit into --memory.", rich_help_panel=RUN)
     ] = "auto"
-    ig_chunk: Annotated[
-        int, typer.Option(help="Points of integrated gradients differentiated together.", rich_help_panel=RUN)
-    ] = DEFAULTS.ig_chunk
-    memory: Annotated[str, typer.Option(help="What --batch-size auto may fill.", rich_help_panel=RUN)] = DEFAULT_MEMORY
+    chunk: Annotated[
+        str,
+        typer.Option(
+            "--chunk",
+            "--ig-chunk",
+            help="Points (samples times nodes or draws) differentiated together, or auto: the fastest of a few sizes, measured on "
+            "the first samples where the run is long enough.",
+            rich_help_panel=RUN,
+        ),
+    ] = "auto"
+    memory: Annotated[
+        str, typer.Option(help="What the graphs and bases of a batch may fill, e.g. 4GB.", rich_help_panel=RUN)
+    ] = DEFAULT_MEMORY
+    max_hours: Annotated[
+        float, typer.Option(help="Refuse row sums that are estimated to take longer.", rich_help_panel=RUN)
+    ] = DEFAULT_MAX_HOURS
     seed: Annotated[
         int, typer.Option(min=0, help="Random draws depend on this and the sample's index alone.", rich_help_panel=RUN)
     ] = DEFAULTS.seed
@@ -355,13 +374,20 @@ class RunGroup:
 
     def settings(self) -> dict[str, Any]:
         """Those of them that results depend on."""
-        return {"dtype": self.dtype, "ig_chunk": self.ig_chunk, "seed": self.seed}
+        return {"dtype": self.dtype, "seed": self.seed}
 
     def options(self) -> "RunOptions":
         from attrcert.running.runs import RunOptions
 
         sharing = self.workers if self.engine == "local" else 1
-        return RunOptions(self.device, size(self.batch_size), self.memory, sharing)
+        return RunOptions(
+            device=self.device,
+            batch_size=size(self.batch_size, "--batch-size"),
+            memory=self.memory,
+            sharing=sharing,
+            chunk=size(self.chunk, "--chunk"),
+            max_hours=self.max_hours,
+        )
 
     def made_engine(self) -> "Engine":
         """Who computes."""
@@ -479,12 +505,12 @@ def beta(text: str) -> float | None:
     return value
 
 
-def size(text: str) -> int | None:
+def size(text: str, name: str) -> int | None:
     """A whole number, or auto."""
     if text == "auto":
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"--batch-size must be auto or a whole number of at least 1, got {text!r}")
+        raise UsageError(f"{name} must be auto or a whole number of at least 1, got {text!r}")
     return int(text)
 
 

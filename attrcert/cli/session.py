@@ -37,8 +37,10 @@ def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path 
     rows: list[Row] = list(file.rows) if file else []
     done = file.finished if file else frozenset()
     size = fitting(run, engine)
-    size = int(file.earlier.get("batch_size", size)) if file else size
-    total, facts = len(run.data.indices), {**run.environment(), "batch_size": size}
+    if file:  # the same samples together, so that what is left comes out as it would have
+        size = int(file.earlier.get("batch_size", size))
+        run = run.with_chunk(file.earlier.get("chunk", run.config.chunk))
+    total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
     if deltas and results.out:
         facts["deltas"] = os.path.relpath(deltas, results.out.parent)
     doing = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}[

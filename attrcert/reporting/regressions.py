@@ -20,7 +20,6 @@ MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", 
 HOW = (
     "seed",
     "dtype",
-    "ig_chunk",
     "metric",
     "transfer",
     "save_deltas",

@@ -14,6 +14,7 @@ LINF_METHODS = ("scaled", "row-sums", "corollary")
 LABEL_CONSTRAINTS = ("check", "tighten", "off")
 DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MEMORY = "4GB"
+DEFAULT_MAX_HOURS = 12.0
 DEFAULT_SIGMA = 0.1
 DEFAULT_RADIUS = 1.0
 DTYPES = ("float32", "float64")
@@ -41,9 +42,8 @@ class RunConfig:
     ig_steps: int = 20
     quadrature: str = "gauss-legendre"
     baseline: str = "0"
-    ig_chunk: int = 64
-    chunk: int | None = None  # filled in by a run where memory is short; no result depends on it
-    held: int | None = None  # likewise
+    chunk: int | None = None  # points differentiated together: filled in by a run, and no result depends on it
+    held: int | None = None  # of how many the graphs are kept: likewise
     failure: float = 1e-3
     seed: int = 0
     dtype: str = "float32"
@@ -62,7 +62,7 @@ class RunConfig:
             raise UsageError(f"failure must be a probability between 0 and 1, got {self.failure}")
         if self.target not in ("predicted", "label") and not self.target.isdecimal():
             raise UsageError(f"target must be predicted, label or a class number, got {self.target!r}")
-        _at_least(1, self, "ig_steps", "ig_chunk")
+        _at_least(1, self, "ig_steps")
         _at_least(0, self, "seed")
 
     @property

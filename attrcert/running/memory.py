@@ -10,6 +10,7 @@ from torch import Tensor
 from attrcert.attributions.gradient import Saliency
 from attrcert.certificates.smoothing import CHUNK
 from attrcert.errors import UsageError
+from attrcert.linalg.maps import usual_chunk
 from attrcert.types import Attribution, Logits
 
 # Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
@@ -59,7 +60,7 @@ def plan(
     if samples >= 1:
         return Plan(min(samples, most))
     room = max(0, memory - basis)
-    chunk = max(1, min(getattr(attribution, "chunk", 1), room // (2 * BESIDE * point)))  # half for what is done at once
+    chunk = max(1, min(usual_chunk(x.device), room // (2 * BESIDE * point)))  # half for what is done at once
     held = max(0, (room - BESIDE * chunk * point) // point)
     return Plan(1, chunk, held if held < points else None)
 

@@ -58,8 +58,8 @@ def explainer(config: RunConfig, mean: tuple[float, ...] | None) -> Attribution:
         "steps": config.ig_steps,
         "quadrature": config.quadrature,
         "baseline": parse_baseline(config.baseline, mean),
-        "chunk": config.chunk or config.ig_chunk,
         "held": config.held,
+        **({} if config.chunk is None else {"chunk": config.chunk}),
     }
     return ATTRIBUTIONS.make(name, **plain, **(_smoothing(config, mean) if name in SMOOTHED else {}))
 

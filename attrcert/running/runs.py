@@ -1,5 +1,6 @@
 """A run from a model and data to rows: the one path that the command line and the library share."""
 
+import math
 import platform
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -11,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attrcert.certificates.linf_row_sums import check_size
 from attrcert.columns import Cell, Row
 from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.linalg.maps import usual_chunk
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
@@ -23,6 +24,7 @@ from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, d
 from attrcert.running.cells import bound_subject
 from attrcert.running.checks import Fidelity, Finding, Level, before_run, curvature, diagnose, piecewise_linear
 from attrcert.running.config import (
+    DEFAULT_MAX_HOURS,
     DEFAULT_MEMORY,
     DEFAULT_SOFTPLUS_BETA,
     SPREAD_NAMES,
@@ -34,11 +36,13 @@ from attrcert.running.config import (
 )
 from attrcert.running.evaluate import RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
-from attrcert.running.memory import noisy_samples, parse_bytes, plan
+from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
+from attrcert.running.tuning import LARGEST, check_row_sums, fastest_chunk, tempo
+from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind, indices_text
 
 PROBED = 64
@@ -69,11 +73,16 @@ class RunOptions:
     batch_size: int | None = None
     memory: str = DEFAULT_MEMORY
     sharing: int = 1  # workers that share the memory
+    chunk: int | None = None  # points differentiated together; None: the fastest
+    max_hours: float = DEFAULT_MAX_HOURS
 
     def __post_init__(self) -> None:
         parse_bytes(self.memory)
-        if self.batch_size is not None and self.batch_size < 1:
-            raise UsageError(f"batch size must be at least 1, got {self.batch_size}")
+        for name, value in (("batch size", self.batch_size), ("chunk", self.chunk)):
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, got {value}")
+        if not self.max_hours > 0:
+            raise UsageError(f"max hours must be positive, got {self.max_hours}")
 
     def torch_device(self) -> torch.device:
         if self.device == "auto":
@@ -162,6 +171,11 @@ class Run:
         rows_of = invert_subject if isinstance(config, MaxEpsConfig) else bound_subject
         return with_derivatives(config, rows_of, self.prover)
 
+    def with_chunk(self, chunk: int | None) -> "Run":
+        """The same with another number of points differentiated together."""
+        source = self.source and replace(self.source, options=replace(self.source.options, chunk=chunk))
+        return replace(self, config=replace(self.config, chunk=chunk), source=source)
+
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""
         beta = self.classifier.beta if self.fidelity else None
@@ -215,7 +229,9 @@ def open_run(model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOp
     """Load what the specifications name, and check it."""
     loaded, images, device = _load(model, data, config, options)
     run = prepare(loaded, images, config, options, device)
-    return replace(run, source=Source(model, data, config, options))
+    # what was found out here need not be found out again by every worker
+    known = replace(options, chunk=run.config.chunk, max_hours=math.inf)
+    return replace(run, source=Source(model, data, config, known))
 
 
 def examine(model: ModelSpec, data: DataSpec, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
@@ -241,8 +257,6 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
     classifier = model.classifier if _differentiates_twice(config) else model.classifier.original()
     attribution = explainer(config, classifier.mean)
     x, labels = first_images(data, device=device, dtype=torch_dtype(config))
-    if isinstance(config, BoundConfig) and config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
-        check_size(x[0].numel(), x.element_size())
     memory = parse_bytes(options.memory) // options.sharing
     with classifier.prepared():
         measured, findings = before_run(classifier, x, labels, needs=_need(config))
@@ -250,7 +264,8 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         if config.target.isdecimal() and int(config.target) >= logits.shape[1]:
             raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
         fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
-        config = replace(config, chunk=fits.chunk, held=fits.held)
+        chunk = _chunk(config, classifier, attribution, x, fits, len(data.indices), options)
+        config = replace(config, chunk=chunk, held=fits.held)
         points = fits.samples
         size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
         target, prover = None, None
@@ -278,6 +293,26 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         target=target,
         prover=prover,
     )
+
+
+def _chunk(
+    config: RunConfig,
+    f: Classifier,
+    attribution: Attribution,
+    x: Tensor,
+    fits: Plan,
+    samples: int,
+    options: RunOptions,
+) -> int:
+    """How many points to differentiate together: as asked for or the fastest, where they fit; what would take too long is refused."""
+    each, usual = getattr(attribution, "points", 1), usual_chunk(x.device)
+    measure = partial(tempo, f, x, f(x).argmax(1))
+    if isinstance(config, BoundConfig) and config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
+        here = measure(min(usual, fits.chunk or usual))
+        check_row_sums(here, x[0].numel(), x.element_size(), points=each, samples=samples, hours=options.max_hours)
+    if options.chunk or not _differentiates_twice(config):
+        return min(options.chunk or usual, fits.chunk or LARGEST)
+    return fastest_chunk(measure, usual, points=samples * each, most=fits.chunk or fits.samples * each)
 
 
 def _sharing(config: SmoothConfig, samples: int) -> str:
