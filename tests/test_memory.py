@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from reference.allocator import Limited
 from reference.program import attrcert
 
 from attrcert.attributions.gradient import Hessian, Saliency
@@ -107,3 +108,34 @@ def test_a_run_explains_by_what_was_planned_and_its_identity_does_not_tell(attri
     assert (held is not None) is short
     assert held == run.config.held
     assert not {"held", "chunk"} & run.identity().keys()
+
+
+def limited_rows(limit: float) -> tuple[list, Limited, list[str]]:
+    """Two batches of eight samples with an allocator that has so much."""
+    run = open_run(ModelSpec(), DataSpec(limit=16), BoundConfig(dtype="float64"), RunOptions(batch_size=8, chunk=8))
+    warnings: list[str] = []
+    with Limited(limit) as allocator:
+        rows = [row for rows in run.rows(warn=warnings.append) for row in rows]
+    return rows, allocator, warnings
+
+
+def test_a_batch_that_an_allocator_refuses_is_halved_and_the_next_ones_are_not_tried_whole():
+    rows, allocator, warnings = limited_rows(float("inf"))
+    assert (allocator.refusals, warnings) == (0, [])
+    # what is kept of the failed batch would leave no room for half of it
+    limit = 0.75 * allocator.peak
+    short, tight, told = limited_rows(limit)
+    assert tight.refusals == 1
+    assert tight.peak <= limit
+    assert told == ["out of memory with 8 samples at once; going on with 4"]
+    assert [row["status"] for row in short] == [row["status"] for row in rows]
+    for ours, theirs in zip(short, rows, strict=True):
+        assert ours["T_e"] == pytest.approx(theirs["T_e"], rel=1e-9)
+
+
+def test_samples_that_do_not_fit_alone_are_error_rows_and_every_one_is_tried():
+    _, roomy, _ = limited_rows(float("inf"))
+    rows, allocator, told = limited_rows(roomy.peak / 16)  # half of what one of eight takes
+    assert [row["status"] for row in rows] == ["error:memory"] * 16
+    assert told == [f"out of memory with {b} samples at once; going on with {b // 2}" for b in (8, 4, 2)]
+    assert allocator.refusals == 3 + 16

@@ -81,27 +81,38 @@ def read(
     return Batch(usable, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Work:
-    """What is done with every batch."""
+    """What is done with every batch; `most` samples have fitted into memory, or nothing is known of it."""
 
     classifier: Classifier
     config: RunConfig
     rows_of: RowsOf
     warn: Warn
+    most: int | None = None
 
     def fitted(self, batch: Batch) -> dict[int, list[Row]]:
-        """The rows of a batch by index; a batch that does not fit into memory is halved."""
+        """The rows of a batch by index; a batch that does not fit into memory is halved, and so are those that come after it."""
+        b = len(batch.indices)
+        if self.most is not None and b > self.most:
+            return self._halved(batch)
         try:
             return self._whole(batch)
         except RuntimeError as error:
             if not _out_of_memory(error):
                 raise
-        b = len(batch.indices)
+        # only here is the error gone, and with it what its frames held
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
         if b == 1:
             failure = Failed(batch.indices[0], batch.labels[0], "memory", "one sample does not fit into memory")
             return {failure.index: _failed_rows(failure, self.config)}
+        self.most = b // 2
         self.warn(f"out of memory with {b} samples at once; going on with {b // 2}")
+        return self._halved(batch)
+
+    def _halved(self, batch: Batch) -> dict[int, list[Row]]:
+        b = len(batch.indices)
         first, second = picked(batch, list(range(b // 2))), picked(batch, list(range(b // 2, b)))
         return self.fitted(first) | self.fitted(second)
 
