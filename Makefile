@@ -36,7 +36,7 @@ lint: setup ## style
 type: setup ## types
 	$(BIN)/mypy
 
-bench: setup ## solver against scipy, power iteration and dense, in one run of five minutes
+bench: setup ## against scipy, power iteration, dense and Captum; growth and rates; ten minutes
 	$(BIN)/python -m benchmarks.run
 
 models: setup ## train the bundled models again from DATA

@@ -1,7 +1,7 @@
 """Ways to the top singular value of a batch of maps, each with what it cost."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from attrcert.linalg.row_sums import dense
 from attrcert.types import LinearMap
 
 TOLERANCE = 1e-4  # relative, of xi_max: what every solver is asked for
+COLUMNS_AT_ONCE = 2  # of the columns from which a whole matrix is reckoned
 PYHESSIAN_TOLERANCE, PYHESSIAN_STEPS = 1e-3, 100  # the defaults of its power iteration
 
 
@@ -84,7 +85,10 @@ class Cost:
         return self.seconds / len(self.values)
 
 
-def cost(solve: Callable[[LinearMap], np.ndarray], jacobian: LinearMap) -> Cost:
+Solve = Callable[[LinearMap], np.ndarray]
+
+
+def cost(solve: Solve, jacobian: LinearMap) -> Cost:
     metered = Metered(jacobian)
     started = time.perf_counter()
     values = solve(metered)
@@ -92,10 +96,33 @@ def cost(solve: Callable[[LinearMap], np.ndarray], jacobian: LinearMap) -> Cost:
     return Cost(seconds, metered.meter.seconds, metered.meter.products, values)
 
 
+def best_costs(solvers: Sequence[Solve], jacobian: LinearMap, repeats: int) -> list[Cost]:
+    """The least of several times of each, taken in turn, so that a busy machine is busy for all of them."""
+    rounds = [[cost(solve, jacobian) for solve in solvers] for _ in range(repeats)]
+    return [min(costs, key=lambda one: one.seconds) for costs in zip(*rounds, strict=True)]
+
+
+def least_seconds(act: Callable[[], object], *, repeats: int) -> float:
+    """The least of several times."""
+
+    def once() -> float:
+        started = time.perf_counter()
+        act()
+        return time.perf_counter() - started
+
+    return min(once() for _ in range(repeats))
+
+
 def by_attrcert(jacobian: LinearMap) -> np.ndarray:
     """All samples in lock-step, until the enclosure is within 1 %."""
     draws = Draws(1, tuple(range(jacobian.shape[0])))
     return TopSingularValue()(jacobian, draws, purpose="bench").lower.numpy()
+
+
+def by_attrcert_without_upper_end(jacobian: LinearMap) -> np.ndarray:
+    """The same until the value has settled: what the guarantee costs is the difference."""
+    draws = Draws(1, tuple(range(jacobian.shape[0])))
+    return TopSingularValue(slack=np.inf, settled=TOLERANCE)(jacobian, draws, purpose="bench").lower.numpy()
 
 
 def by_scipy(jacobian: LinearMap) -> np.ndarray:
@@ -135,5 +162,20 @@ def by_power_iteration(jacobian: LinearMap) -> np.ndarray:
 
 
 def by_dense(jacobian: LinearMap) -> np.ndarray:
-    """The matrices, a column a product, and their norms: what the papers do."""
+    """The matrices, a column a product, and their norms: what the papers do, with many columns together."""
     return torch.linalg.matrix_norm(dense(jacobian), ord=2).numpy()
+
+
+def dense_seconds(jacobian: LinearMap, *, columns: int) -> float:
+    """What the matrix of one sample would take, from some of its columns and the norm of a matrix of that size."""
+    _, m, n = jacobian.shape
+    one = jacobian.select(torch.zeros(COLUMNS_AT_ONCE, dtype=torch.int64))
+    unit = torch.eye(n)[:COLUMNS_AT_ONCE]
+    one.matvec(unit)
+    started = time.perf_counter()
+    for _ in range(columns // COLUMNS_AT_ONCE):
+        one.matvec(unit)
+    each = (time.perf_counter() - started) / columns
+    started = time.perf_counter()
+    torch.linalg.matrix_norm(torch.randn(m, n, generator=torch.Generator().manual_seed(0)), ord=2)
+    return n * each + time.perf_counter() - started

@@ -36,15 +36,21 @@ def bundled(samples: int) -> Subject:
     return Subject("CNN", classifier, _images(DataSpec(), samples), dense=4)
 
 
-def third_party(name: str, folder: Path, checkpoint: str, arch: str, scale: tuple, samples: int) -> Subject | None:
-    """A CIFAR-10 network with pre-trained weights, where the folder has it."""
+def third_party_source(folder: Path, checkpoint: str, arch: str, scale: tuple) -> tuple[ModelSpec, DataSpec] | None:
+    """A CIFAR-10 network with pre-trained weights and test images, where the folder has them."""
     weights, data = folder / "checkpoints" / checkpoint, folder / "cifar10_test_1000.npz"
     if not (weights.exists() and data.exists()):
         return None
     mean, std = scale
     spec = ModelSpec(str(weights), arch=f"{weights.parent / 'archs.py'}:{arch}", mean=mean, std=std, beta=20.0)
-    classifier = load_model(spec, device=CPU, dtype=SINGLE).classifier
-    return Subject(name, classifier, _images(DataSpec(str(data)), samples), dense=1)
+    return spec, DataSpec(str(data))
+
+
+def third_party(name: str, source: tuple[ModelSpec, DataSpec] | None, samples: int) -> Subject | None:
+    if source is None:
+        return None
+    model, data = source
+    return Subject(name, load_model(model, device=CPU, dtype=SINGLE).classifier, _images(data, samples), dense=1)
 
 
 def random_weights(name: str, arch: str, side: int, samples: int, *, dense: int, **arguments: object) -> Subject:
@@ -56,12 +62,18 @@ def random_weights(name: str, arch: str, side: int, samples: int, *, dense: int,
 
 
 def convsmall(folder: Path, samples: int) -> Subject:
-    found = third_party("ConvSmall", folder, "cifar_convsmall_pgd.safetensors", "cifar_convsmall", CIFAR, samples)
+    found = third_party("ConvSmall", convsmall_source(folder), samples)
     return found or random_weights("CNN, random", "softplus-cnn", 32, samples, dense=1, channels=3, size=32)
 
 
+def convsmall_source(folder: Path) -> tuple[ModelSpec, DataSpec] | None:
+    """What the program is told to load it."""
+    return third_party_source(folder, "cifar_convsmall_pgd.safetensors", "cifar_convsmall", CIFAR)
+
+
 def resnet20(folder: Path, samples: int) -> Subject:
-    found = third_party("ResNet-20", folder, "cifar_resnet20.safetensors", "cifar_resnet20", IMAGENET, samples)
+    source = third_party_source(folder, "cifar_resnet20.safetensors", "cifar_resnet20", IMAGENET)
+    found = third_party("ResNet-20", source, samples)
     return found or random_weights("resnet18 at 32, random", "torchvision:resnet18", 32, samples, dense=0)
 
 

@@ -351,7 +351,7 @@ def test_the_target_is_the_asked_class(bound, target, column):
 FIGURES = [column.name for column in COLUMNS["bound"] if column.kind is float and column.name != "seconds"]
 
 
-def assert_same_rows(first: list[dict[str, str]], second: list[dict[str, str]]) -> None:
+def assert_same_rows(first: list[dict[str, str]], second: list[dict[str, str]], rel: float = 1e-5) -> None:
     """Equal words and counts, figures to 1e-5 relative; differences of nearly equal numbers to 1e-5 of what they are of."""
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
@@ -363,16 +363,21 @@ def assert_same_rows(first: list[dict[str, str]], second: list[dict[str, str]]) 
             assert (a[name] == "") == (b[name] == "")
             if a[name]:
                 scale = float(a[scales[name]] or 1) if name in scales else 0.0
-                assert float(a[name]) == pytest.approx(float(b[name]), rel=1e-5, abs=1e-5 * scale), name
+                assert float(a[name]) == pytest.approx(float(b[name]), rel=rel, abs=rel * scale), name
 
 
+# the last Lanczos coefficients of this network's scaled Jacobian, which is nearly singular, magnify rounding ten thousand times (they do so
+# with four passes over the basis as with one): in float32 its upper end moves by 1e-5 and more, within the 1e-4 that bounds allow for rounding
 @pytest.mark.parametrize(
-    "words", [[], ["--norm", "linf"], ["--attribution", "ig", "--ig-steps", "6"]], ids=["l2", "linf", "ig"]
+    ("words", "single"),
+    [([], 1e-5), (["--norm", "linf"], 1e-4), (["--attribution", "ig", "--ig-steps", "6"], 1e-5)],
+    ids=["l2", "linf", "ig"],
 )
-def test_results_do_not_depend_on_the_batch_size(bound, words):
-    whole = bound("--batch-size", 64, *words).rows
-    assert_same_rows(bound("--batch-size", 7, *words).rows, whole)
-    assert_same_rows(bound("--batch-size", 1, *words).rows, whole)
+def test_results_do_not_depend_on_the_batch_size(bound, words, single):
+    for dtype, rel in (("float64", 1e-9), ("float32", single)):
+        whole = bound("--batch-size", 64, "--dtype", dtype, *words).rows
+        assert_same_rows(bound("--batch-size", 7, "--dtype", dtype, *words).rows, whole, rel)
+        assert_same_rows(bound("--batch-size", 1, "--dtype", dtype, *words).rows, whole, rel)
 
 
 def test_results_of_the_bundled_model_do_not_depend_on_the_batch_size(attrcert):

@@ -1,0 +1,103 @@
+"""xi_max by attrcert and by what else one would use."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from attrcert import ATTRIBUTIONS
+from attrcert.types import LinearMap
+from benchmarks.grids import Grid
+from benchmarks.peers import (
+    Cost,
+    best_costs,
+    by_attrcert,
+    by_attrcert_without_upper_end,
+    by_dense,
+    by_power_iteration,
+    by_scipy,
+    cost,
+    dense_seconds,
+)
+from benchmarks.subjects import Subject, bundled, convsmall, random_weights, resnet20
+
+CHUNK = 32  # points differentiated together, for every solver
+NODES = 20
+HEADER = ("model", "d", "attribution", "samples", "attrcert, ms a sample", "scipy / attrcert", "power / attrcert", "dense / attrcert",
+          "products a sample: value + upper end : scipy", "outside products", "gap to dense: attrcert, power")  # fmt: skip
+NOTE = (
+    "All solvers use the same products, samples and threads. attrcert runs one batch until its enclosure is within 1 %; scipy (1e-4), "
+    "power iteration (PyHessian's rule) and dense run sample by sample and give lower bounds, dense the value. ~: reckoned from 64 columns."
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """A model, an attribution, and how often it is measured."""
+
+    subject: Subject
+    attribution: str
+    repeats: int
+    formed: bool = True
+
+    def jacobian(self) -> LinearMap:
+        f, x = self.subject.classifier, self.subject.images
+        made = ATTRIBUTIONS.make(self.attribution, steps=NODES, chunk=CHUNK)
+        return made.explain(f, x, f(x).argmax(1)).jacobian
+
+
+def work(shared: Path) -> Iterator[Work]:
+    """Fewer samples where one costs more."""
+    yield Work(bundled(64), "saliency", 5)
+    yield Work(bundled(16), "integrated-gradients", 3)
+    yield Work(convsmall(shared, 64), "saliency", 5)
+    yield Work(convsmall(shared, 8), "integrated-gradients", 3)
+    yield Work(resnet20(shared, 16), "saliency", 3)
+    yield Work(resnet20(shared, 2), "integrated-gradients", 1, formed=False)
+    yield Work(random_weights("resnet18, 224 x 224", "torchvision:resnet18", 224, 2, dense=0), "saliency", 2)
+
+
+def solvers(shared: Path) -> Grid:
+    return Grid("The top singular value", NOTE, HEADER, [_measured(one) for one in work(shared)])
+
+
+def _measured(one: Work) -> tuple[str, ...]:
+    subject = one.subject
+    with subject.classifier.prepared():
+        J = one.jacobian()
+        J.matvec(torch.ones(J.shape[0], J.shape[2]))  # the first product builds the graphs
+        ours, scipys, power = best_costs((by_attrcert, by_scipy, by_power_iteration), J, one.repeats)
+        value = cost(by_attrcert_without_upper_end, J)
+        exact = cost(by_dense, J.select(torch.arange(subject.dense))) if subject.dense and one.formed else None
+        reckoned = None if exact or not subject.dense else dense_seconds(J, columns=64)
+    return (
+        subject.name,
+        str(subject.d),
+        one.attribution + (f", {NODES} nodes" if one.attribution != "saliency" else ""),
+        str(len(subject.images)),
+        *_figures(ours, value, scipys, power, _against_dense(ours, power, exact, reckoned)),
+    )
+
+
+def _figures(ours: Cost, value: Cost, scipys: Cost, power: Cost, dense: tuple[str, str]) -> tuple[str, ...]:
+    b = len(ours.values)
+    ratio, gap = dense
+    return (
+        f"{1e3 * ours.each():.1f}",
+        f"{scipys.each() / ours.each():.1f}",
+        f"{power.each() / ours.each():.1f}",
+        ratio,
+        f"{value.products / b:.0f} + {(ours.products - value.products) / b:.0f} : {scipys.products / b:.0f}",
+        f"{ours.outside:.0%}",
+        gap,
+    )
+
+
+def _against_dense(ours: Cost, power: Cost, exact: Cost | None, reckoned: float | None) -> tuple[str, str]:
+    """How many times longer it takes, and how far from it two solvers are."""
+    if exact is None:
+        return (f"~{reckoned / ours.each():.0f}" if reckoned else "-"), "-"
+    errors = [np.abs(one.values[: len(exact.values)] / exact.values - 1).max() for one in (ours, power)]
+    return f"{exact.each() / ours.each():.0f}", f"{errors[0]:.0e}, {errors[1]:.0e}"
