@@ -50,11 +50,11 @@ class Work:
 
 def work(shared: Path) -> Iterator[Work]:
     """Fewer samples where one costs more."""
-    yield Work(bundled(64), "saliency", 5)
-    yield Work(bundled(16), "integrated-gradients", 3)
-    yield Work(convsmall(shared, 64), "saliency", 5)
-    yield Work(convsmall(shared, 8), "integrated-gradients", 3)
-    yield Work(resnet20(shared, 16), "saliency", 3)
+    yield Work(bundled(64), "saliency", 3)
+    yield Work(bundled(16), "integrated-gradients", 2)
+    yield Work(convsmall(shared, 64), "saliency", 3)
+    yield Work(convsmall(shared, 8), "integrated-gradients", 2)
+    yield Work(resnet20(shared, 16), "saliency", 2)
     yield Work(resnet20(shared, 2), "integrated-gradients", 1, formed=False)
     yield Work(random_weights("resnet18, 224 x 224", "torchvision:resnet18", 224, 2, dense=0), "saliency", 2)
 

@@ -366,8 +366,8 @@ def assert_same_rows(first: list[dict[str, str]], second: list[dict[str, str]], 
                 assert float(a[name]) == pytest.approx(float(b[name]), rel=rel, abs=rel * scale), name
 
 
-# the last Lanczos coefficients of this network's scaled Jacobian, which is nearly singular, magnify rounding ten thousand times (they do so
-# with four passes over the basis as with one): in float32 its upper end moves by 1e-5 and more, within the 1e-4 that bounds allow for rounding
+# the last Lanczos coefficients of this network's scaled Jacobian, which is nearly singular, magnify rounding ten thousand times (with
+# four passes over the basis as with one): in float32 its upper end moves by 1e-5 and more, within the 1e-4 that bounds allow for it
 @pytest.mark.parametrize(
     ("words", "single"),
     [([], 1e-5), (["--norm", "linf"], 1e-4), (["--attribution", "ig", "--ig-steps", "6"], 1e-5)],

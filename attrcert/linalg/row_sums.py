@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.linalg.maps import usual_chunk
+from attrcert.linalg.maps import copied
 from attrcert.types import LinearMap
 
 BLOCK = 512
@@ -16,7 +16,7 @@ def dense(J: LinearMap) -> Float[Tensor, "b m n"]:
     """The matrices of the map, a column a product."""
     b, m, n = J.shape
     matrix = torch.empty(b, m, n, dtype=J.dtype, device=J.device)
-    wide, copies = _widened(J)
+    wide, copies = copied(J, J.shape[2])
     for j, units in _units(J, copies):
         matrix[:, :, j : j + copies] = wide.matvec(units).view(b, copies, m)[:, : n - j].mT
     return matrix
@@ -49,21 +49,13 @@ def _formed(J: LinearMap) -> Float[Tensor, " b"]:
 def _streamed(J: LinearMap) -> Float[Tensor, " b"]:
     b = J.shape[0]
     total = torch.zeros(b, dtype=torch.float64, device=J.device)
-    wide, copies = _widened(J)
+    wide, copies = copied(J, J.shape[2])
     for _, units in _units(J, copies):
         images = wide.matvec(units)
         unit = images.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(J.dtype).tiny)
         columns = wide.rmatvec(images / unit).abs().sum(dim=1, dtype=torch.float64) * unit[:, 0].double()
         total += columns.view(b, copies).sum(dim=1)
     return total.sqrt()
-
-
-def _widened(J: LinearMap) -> tuple[LinearMap, int]:
-    """Copies of each sample, so that several columns are products of one batch, and their number."""
-    b, _, n = J.shape
-    copies = max(1, min(n, usual_chunk(J.device) // b))
-    rows = torch.arange(b, device=J.device).repeat_interleave(copies)
-    return (J.select(rows) if copies > 1 else J), copies
 
 
 def _units(J: LinearMap, copies: int) -> Iterator[tuple[int, Float[Tensor, "points n"]]]:

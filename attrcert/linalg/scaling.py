@@ -8,6 +8,7 @@ at a fixed point D V = P V.
 Only the search is here; any D is valid, and the caller certifies the one it uses with a fresh random start.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.draws import Draws
+from attrcert.linalg.maps import copied
 from attrcert.types import LinearMap
 
 
@@ -35,9 +37,10 @@ class DiagonalScaling:
         V = torch.nn.functional.normalize(draws.normal("scaling", self.columns, J.shape[2], like=J), dim=1)
         D = torch.ones_like(V[:, 0])
         rows, waiting = torch.arange(len(V), device=J.device), torch.ones(len(V), dtype=torch.bool, device=J.device)
+        wide, copies = copied(J, self.columns)
         for _ in range(self.rounds):
             v = V[rows]
-            W = _gram_columns(J, v)
+            W = _gram_columns(wide, copies, v)
             length = W.norm(dim=1)
             # a coordinate that P ignores keeps its old direction
             turned = torch.where(length[:, None] > 0, W / length[:, None].clamp_min(torch.finfo(W.dtype).tiny), v)
@@ -49,14 +52,19 @@ class DiagonalScaling:
             if 2 * int(waiting.sum()) <= len(rows):
                 keep = waiting.nonzero()[:, 0]
                 J, rows, waiting = J.select(keep), rows[keep], waiting[keep]
+                wide, copies = copied(J, self.columns)
         mean = D.mean(dim=1, keepdim=True)
         return torch.where(mean > 0, (D / mean).clamp_min(1e-9), 1.0), V
 
 
-def _gram_columns(J: LinearMap, V: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
+def _gram_columns(wide: LinearMap, copies: int, V: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:
     """P V up to a factor per sample, which keeps it from under- and overflowing."""
-    images = _unit(torch.stack([J.matvec(V[:, i]) for i in range(V.shape[1])], dim=1))
-    return _unit(torch.stack([J.rmatvec(images[:, i]) for i in range(V.shape[1])], dim=1))
+    return _unit(_columns(wide.rmatvec, copies, _unit(_columns(wide.matvec, copies, V))))
+
+
+def _columns(apply: Callable[[Tensor], Tensor], copies: int, V: Float[Tensor, "b m n"]) -> Float[Tensor, "b m k"]:
+    """The products with all columns, `copies` of each sample at a time."""
+    return torch.cat([apply(part.flatten(0, 1)).view(len(V), copies, -1) for part in V.split(copies, dim=1)], dim=1)
 
 
 def _unit(columns: Float[Tensor, "b m n"]) -> Float[Tensor, "b m n"]:

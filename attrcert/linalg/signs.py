@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.linalg.maps import copied
 from attrcert.types import LinearMap
 
 
@@ -15,23 +16,37 @@ def sign_ascent(
     J: LinearMap, starts: Float[Tensor, "starts b n"], *, max_rounds: int = 25
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, "b n"]]:
     """The best |J s|_2 of each sample and its s."""
-    best = torch.full(starts.shape[1:2], -1.0, dtype=torch.float64, device=starts.device)
-    signs = torch.ones_like(starts[0])
-    for start in starts:
-        s = _sign(start)
+    count, b, n = starts.shape
+    wide, copies = copied(J, count)
+    parts = [_ascended(wide, part.transpose(0, 1).flatten(0, 1), max_rounds) for part in starts.split(copies)]
+    reached = torch.cat([found.view(b, copies) for found, _ in parts], dim=1)
+    signs = torch.cat([s.view(b, copies, n) for _, s in parts], dim=1)
+    best, place = reached.max(dim=1)
+    return best, signs[torch.arange(b, device=J.device), place]
+
+
+def _ascended(
+    J: LinearMap, start: Float[Tensor, "rows n"], max_rounds: int
+) -> tuple[Float[Tensor, " rows"], Float[Tensor, "rows n"]]:
+    """|J s|_2 and s where each start ends; those that are there leave the others to go on."""
+    signs, s = _sign(start), _sign(start)
+    image = J.matvec(s)
+    reached = image.norm(dim=1, dtype=torch.float64)
+    rows = torch.arange(len(s), device=J.device)
+    for _ in range(max_rounds):
+        unit = image.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
+        following = _sign(J.rmatvec(image / unit))  # only signs matter, and nothing is squared
+        moving = (following != s).any(dim=1)
+        left = int(moving.sum())
+        if not left:
+            break
+        s = following
+        if 2 * left <= len(rows):
+            keep = moving.nonzero()[:, 0]
+            J, rows, s = J.select(keep), rows[keep], s[keep]
         image = J.matvec(s)
-        for _ in range(max_rounds):
-            unit = image.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
-            following = _sign(J.rmatvec(image / unit))  # only signs matter, and nothing is squared
-            if torch.equal(following, s):
-                break
-            s = following
-            image = J.matvec(s)
-        reached = image.norm(dim=1, dtype=torch.float64)
-        better = reached > best
-        best = torch.where(better, reached, best)
-        signs = torch.where(better[:, None], s, signs)
-    return best, signs
+        signs[rows], reached[rows] = s, image.norm(dim=1, dtype=torch.float64)
+    return reached, signs
 
 
 def _sign(z: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
