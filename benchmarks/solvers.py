@@ -11,6 +11,7 @@ from attrcert import ATTRIBUTIONS
 from attrcert.types import LinearMap
 from benchmarks.grids import Grid
 from benchmarks.peers import (
+    CHUNK,
     Cost,
     best_costs,
     by_attrcert,
@@ -23,13 +24,12 @@ from benchmarks.peers import (
 )
 from benchmarks.subjects import Subject, bundled, convsmall, random_weights, resnet20
 
-CHUNK = 32  # points differentiated together, for every solver
 NODES = 20
 HEADER = ("model", "d", "attribution", "samples", "attrcert, ms a sample", "scipy / attrcert", "power / attrcert", "dense / attrcert",
           "products a sample: value + upper end : scipy", "outside products", "gap to dense: attrcert, power")  # fmt: skip
 NOTE = (
     "All solvers use the same products, samples and threads. attrcert runs one batch until its enclosure is within 1 %; scipy (1e-4), "
-    "power iteration (PyHessian's rule) and dense run sample by sample and give lower bounds, dense the value. ~: reckoned from 64 columns."
+    "power iteration (PyHessian's rule) run sample by sample and give lower bounds, dense eight columns at a time (~: reckoned from those)."
 )
 
 
@@ -71,7 +71,7 @@ def _measured(one: Work) -> tuple[str, ...]:
         ours, scipys, power = best_costs((by_attrcert, by_scipy, by_power_iteration), J, one.repeats)
         value = cost(by_attrcert_without_upper_end, J)
         exact = cost(by_dense, J.select(torch.arange(subject.dense))) if subject.dense and one.formed else None
-        reckoned = None if exact or not subject.dense else dense_seconds(J, columns=64)
+        reckoned = None if exact or not subject.dense else dense_seconds(J, columns=8)
     return (
         subject.name,
         str(subject.d),

@@ -352,7 +352,7 @@ FIGURES = [column.name for column in COLUMNS["bound"] if column.kind is float an
 
 
 def assert_same_rows(first: list[dict[str, str]], second: list[dict[str, str]], rel: float = 1e-5) -> None:
-    """Equal words and counts, figures to 1e-5 relative; differences of nearly equal numbers to 1e-5 of what they are of."""
+    """Equal words and counts, figures to `rel`, relative; differences of nearly equal numbers to `rel` of what they are of."""
     assert len(first) == len(second)
     for a, b in zip(first, second, strict=True):
         assert {k: v for k, v in a.items() if k not in (*FIGURES, "seconds")} == {

@@ -126,11 +126,24 @@ def test_a_batch_that_an_allocator_refuses_is_halved_and_the_next_ones_are_not_t
     limit = 0.75 * allocator.peak
     short, tight, told = limited_rows(limit)
     assert tight.refusals == 1
-    assert tight.peak <= limit
+    assert tight.peak > 0.4 * allocator.peak  # half a batch is what was done at once
     assert told == ["out of memory with 8 samples at once; going on with 4"]
     assert [row["status"] for row in short] == [row["status"] for row in rows]
     for ours, theirs in zip(short, rows, strict=True):
         assert ours["T_e"] == pytest.approx(theirs["T_e"], rel=1e-9)
+
+
+def test_a_worker_does_not_try_again_what_did_not_fit():
+    run = open_run(ModelSpec(), DataSpec(limit=16), BoundConfig(), RunOptions(batch_size=8, chunk=8))
+    batches = run.open_batches((), 8)
+    warnings: list[str] = []
+    with Limited(float("inf")) as roomy:
+        run.batch(batches[0], save=None, warn=warnings.append)
+    with Limited(0.75 * roomy.peak) as tight:
+        for batch in batches:
+            run.batch(batch, save=None, warn=warnings.append)
+    assert tight.refusals == 1
+    assert len(warnings) == 1
 
 
 def test_samples_that_do_not_fit_alone_are_error_rows_and_every_one_is_tried():

@@ -6,12 +6,14 @@ import pytest
 import torch
 from reference.program import attrcert
 
+from attrcert.certificates.linf_row_sums import check_hours
 from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
 from attrcert.running.config import BoundConfig
-from attrcert.running.runs import RunOptions, open_run
-from attrcert.running.tuning import Tempo, check_row_sums, fastest_chunk, tempo
+from attrcert.running.methods import certifiers
+from attrcert.running.runs import RunOptions, bound, open_run
+from attrcert.running.tuning import fastest_chunk, product_seconds
 
 PLENTY = 10**6
 
@@ -22,9 +24,9 @@ class Machine:
     def __init__(self, best: int) -> None:
         self.best, self.asked = best, []
 
-    def __call__(self, size: int) -> Tempo:
+    def __call__(self, size: int) -> float:
         self.asked.append(size)
-        return Tempo(size, 1 + abs(math.log2(size / self.best)))
+        return 1 + abs(math.log2(size / self.best))
 
 
 @pytest.mark.parametrize("best", [4, 8, 16, 32, 64, 256, 1024])
@@ -42,7 +44,7 @@ def test_no_size_is_tried_or_taken_that_does_not_fit(most, found):
 
 
 def test_a_gain_that_noise_may_be_is_not_worth_another_size():
-    assert fastest_chunk(lambda size: Tempo(size, 1.0 if size == 32 else 0.97), 32, points=PLENTY, most=PLENTY) == 32
+    assert fastest_chunk(lambda size: 1.0 if size == 32 else 0.97, 32, points=PLENTY, most=PLENTY) == 32
 
 
 @pytest.mark.parametrize("points", [1, 16, 33, 190])
@@ -57,8 +59,8 @@ def test_a_short_run_is_not_measured(points):
 def test_measuring_costs_no_more_than_a_share_of_the_run(points, best):
     machine = Machine(best)
     fastest_chunk(machine, 32, points=points, most=PLENTY)
-    # six products of every point of a size that is looked at, of the twenty that every point of the run takes at least
-    assert 0 < 6 * sum(machine.asked) <= 0.05 * 20 * points
+    # six products of every point of a size that is looked at, and one of every point of the run
+    assert 0 < 6 * sum(machine.asked) <= points
 
 
 def test_a_size_is_measured_though_there_are_fewer_images(smooth_cnn, images):
@@ -69,9 +71,7 @@ def test_a_size_is_measured_though_there_are_fewer_images(smooth_cnn, images):
         return network(z)
 
     network = smooth_cnn(side=9)
-    found = tempo(counted, images(3, 1, 9, 9), torch.tensor([0, 1, 2]), 8)
-    assert found.chunk == 8
-    assert found.seconds > 0
+    assert product_seconds(counted, images(3, 1, 9, 9), torch.tensor([0, 1, 2]), 8) > 0
     assert sizes == [8]
 
 
@@ -101,11 +101,55 @@ def test_a_run_differentiates_no_more_points_together_than_it_is_told(attributio
     assert 3 in sizes
 
 
-def test_workers_are_told_the_size_that_was_measured_and_are_not_refused_what_was_allowed():
-    run = opened(chunk=7)
-    assert run.source.options.chunk == 7
-    assert run.source.options.max_hours == math.inf
-    assert run.with_chunk(5).config.chunk == run.with_chunk(5).source.options.chunk == 5
+def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch):
+    asked = []
+
+    def measured(seconds, usual, *, points, most):
+        asked.append((usual, points, most))
+        return 5
+
+    monkeypatch.setattr("attrcert.running.runs.fastest_chunk", measured)
+    run = opened("integrated-gradients")
+    assert asked == [(32, 4 * 20, 4 * 20)]
+    assert run.config.chunk == run.source.options.chunk == 5
+    source = run.source
+    assert open_run(source.model, source.data, source.config, source.options).config.chunk == 5
+    assert len(asked) == 1
+    assert run.with_chunk(3).config.chunk == run.with_chunk(3).source.options.chunk == 3
+
+
+def test_workers_do_not_ask_again_whether_row_sums_take_too_long(monkeypatch):
+    timed = []
+    monkeypatch.setattr("attrcert.running.runs.product_seconds", lambda *_: timed.append(1) or 1e-9)
+    config = BoundConfig(norm="linf", linf_method=("row-sums",))
+    source = open_run(ModelSpec(), DataSpec(limit=1), config, RunOptions(chunk=4)).source
+    assert len(timed) == 1
+    open_run(source.model, source.data, source.config, source.options)
+    assert len(timed) == 1
+
+
+@pytest.mark.parametrize(
+    ("samples", "memory", "attribution", "copies"),
+    [
+        (1, "4GB", "saliency", 32),
+        (5, "4GB", "saliency", 6),
+        (40, "4GB", "saliency", 1),
+        (1, "4GB", "integrated-gradients", 1),
+        (1, "400KB", "saliency", 1),
+    ],
+)
+def test_vectors_of_few_samples_are_multiplied_together_where_there_is_room(samples, memory, attribution, copies):
+    config = BoundConfig(attribution=attribution, norm="linf")
+    run = open_run(ModelSpec(), DataSpec(limit=samples), config, RunOptions(memory=memory))
+    assert run.config.copies == copies
+    (certify,) = certifiers(run.config, None)
+    assert certify.copies == copies
+    assert run.config.chunk >= copies  # or they would be multiplied one by one all the same
+
+
+def test_the_library_refuses_what_a_run_fills_in():
+    with pytest.raises(UsageError, match="setting must be one of"):
+        bound("fashion-natural", limit=1, chunk=4)
 
 
 def test_a_resumed_run_goes_on_with_the_size_it_began_with(tmp_path):
@@ -134,19 +178,18 @@ def test_what_is_no_number_of_points_is_refused(word):
 
 
 def test_row_sums_that_take_too_long_are_refused_with_the_numbers():
-    second = Tempo(32, 1.0)
-    check_row_sums(second, 100, 4, points=1, samples=36, hours=1.0)
+    check_hours(100, 4, seconds=1.0, points=1, samples=36, hours=1.0)
     with pytest.raises(
         UsageError, match=r"100 products a sample, about 1\.03 hours for 37 samples of d = 100; .* allows 1"
     ):
-        check_row_sums(second, 100, 4, points=1, samples=37, hours=1.0)
+        check_hours(100, 4, seconds=1.0, points=1, samples=37, hours=1.0)
     with pytest.raises(UsageError, match="about 20 hours"):
-        check_row_sums(second, 100, 4, points=20, samples=36, hours=1.0)
+        check_hours(100, 4, seconds=1.0, points=20, samples=36, hours=1.0)
 
 
 def test_row_sums_whose_matrix_does_not_fit_take_twice_the_products():
     with pytest.raises(UsageError, match="301,056 products a sample"):
-        check_row_sums(Tempo(1, 1.0), 150528, 4, points=1, samples=1, hours=1.0)
+        check_hours(150528, 4, seconds=1.0, points=1, samples=1, hours=1.0)
 
 
 def test_a_run_refuses_row_sums_beyond_its_hours_and_computes_them_within():

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from attrcert.loading import frozen
 from attrcert.loading.twins import Twins
 
 BETA = 7.0
@@ -368,3 +369,23 @@ def test_a_third_derivative_is_that_of_softplus():
     torch.testing.assert_close(
         torch.autograd.grad(bend.sum(), t)[0], 4 * s * (1 - s) * (1 - 2 * s), rtol=1e-12, atol=1e-14
     )
+
+
+def test_a_gradient_computes_no_second_derivative_and_a_graph_computes_it_once_for_all_products(monkeypatch):
+    computed = []
+    bend = frozen._bend
+
+    def counted(*arguments):
+        computed.append(1)
+        return bend(*arguments)
+
+    monkeypatch.setattr(frozen, "_bend", counted)
+    t = torch.linspace(-1, 1, 9, requires_grad=True)
+    with Twins(20.0):
+        total = torch.relu(t).sum()
+    torch.autograd.grad(total, t, retain_graph=True)
+    assert computed == []
+    (slope,) = torch.autograd.grad(total, t, create_graph=True)
+    for _ in range(3):
+        torch.autograd.grad(slope.sum(), t, retain_graph=True)
+    assert computed == [1]

@@ -7,14 +7,15 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.draws import Draws
+from attrcert.linalg.maps import usual_chunk
 from attrcert.types import Explained, Logits
 
 
 class Hessian:
     """H(z) of f_y at b points, by products: the graph of the gradient is built once and reused for every product.
 
-    Points are differentiated in chunks of `chunk` at a time: large batches are slower than small ones where the cache
-    is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
+    Points are differentiated `chunk` at a time, by default as many as suit the device: large batches are slower than small ones where the
+    cache is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
     """
 
     def __init__(
@@ -27,7 +28,7 @@ class Hessian:
         held: int | None = None,
     ) -> None:
         self._f, self._points, self._classes = f, points, classes
-        self._chunk, self._held = chunk or max(1, len(points)), held
+        self._chunk, self._held = chunk or usual_chunk(points.device), held
         self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
 
     @property
@@ -99,7 +100,7 @@ def gradient(
     f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], *, chunk: int | None = None
 ) -> Float[Tensor, "b n"]:
     """grad f_y(x), without a graph."""
-    size = chunk or len(x)
+    size = chunk or usual_chunk(x.device)
     parts = zip(x.split(size), y.split(size), strict=True)
     return torch.cat([_differentiated(f, z, classes, twice=False)[1].flatten(1) for z, classes in parts])
 

@@ -94,7 +94,7 @@ class IntegratedGradients:
     steps: int = 20
     quadrature: str = "gauss-legendre"
     baseline: Baseline = BLACK
-    chunk: int | None = 64
+    chunk: int | None = None
     held: int | None = None
 
     def __post_init__(self) -> None:

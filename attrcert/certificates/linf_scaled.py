@@ -6,7 +6,7 @@ only. D is found by `linalg.scaling`; lambda_max is then enclosed with a fresh r
 probability is that of one enclosure. First order: it bounds the linearised attribution.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -24,22 +24,23 @@ class LinfScaled:
     """Upper bound by the scaling, lower bound by sign iteration from the scaling's own rows.
 
     Sign iteration has many fixed points: where products are cheap, on inputs of fewer than `small` entries, it gets as many more
-    starts, up to 64.
+    starts, up to 64. `copies` vectors of a sample are multiplied together, where there is room for their graphs.
     """
 
     solver: TopSingularValue = TopSingularValue()
     search: DiagonalScaling = DiagonalScaling()
     sign_starts: int = 2
     small: int = 2048
+    copies: int = 1
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
-        D, V = self.search(J, draws)
+        D, V = replace(self.search, copies=self.copies)(J, draws)
         solution = self.solver(ColumnScaled(J, D.rsqrt()), draws, purpose="linf-scaled")
         count = max(self.sign_starts, min(64, self.small // V.shape[2]))
         z = draws.normal("rounding", count, V.shape[1], like=J)
         starts = torch.einsum("bsm,bmn->sbn", z, V)
         worst = solution.vector * D.rsqrt()
-        lower, signs = sign_ascent(J, torch.cat([starts, worst[None]]))
+        lower, signs = sign_ascent(J, torch.cat([starts, worst[None]]), copies=self.copies)
         return FirstOrder(
             upper=solution.upper * D.sum(dim=1, dtype=torch.float64).sqrt().cpu(),
             lower=lower.cpu() * (1 - self.solver.allowance(J.dtype)),

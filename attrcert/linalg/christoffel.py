@@ -36,7 +36,8 @@ def below(
     """Whether U <= x, for x above theta; with sign -1 of the negative map."""
     inner, unit = _in_units(section)
     points = (x / unit - _coupling(section))[:, None] * signs
-    return _log_christoffel(inner, points) >= -np.log(w)[:, None]
+    reached = _log_christoffel(inner, points) >= -np.log(w)[:, None]
+    return reached | (section.scale == 0)[:, None]  # of a zero map U is 0
 
 
 def upper_end(

@@ -103,7 +103,8 @@ class TopSingularValue:
         reached = waiting & (seen.rise <= self.settled * lower)
         picked = reached.nonzero()[0]
         if len(picked):
-            reached[picked] = seen.select(picked).below((lower * (1 + self.slack) - margin)[picked])
+            limit = lower * (1 + NEARLY * self.slack) - margin
+            reached[picked] = seen.select(picked).below(limit[picked])
         return reached
 
     def _assembled(self, records: list["_Record"], n: int, allowance: float) -> Enclosure:
@@ -128,6 +129,7 @@ _Reader = Callable[[Section, int, float], "_Reading"]
 
 # A GPU waits for the small eigenproblem, and in a few steps nothing converges.
 CHECK_EVERY, FIRST_CHECK = 2, 6
+NEARLY = 0.999  # of the slack: the upper end that is reported then is placed from above, on a grid
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,9 @@ class _Reading:
         """The largest U of the ends: that of the largest Ritz value, unless another one is not below it."""
         first = self.heads.argmax(axis=1)
         upper = upper_end(self.section, self.heads.max(axis=1), self.mass, _SIGNS[first])
+        below_first = self._each_below(upper)
         for end in range(self.heads.shape[1]):
-            unsure = ((first != end) & ~self._each_below(upper)[:, end]).nonzero()[0]
+            unsure = ((first != end) & ~below_first[:, end]).nonzero()[0]
             if len(unsure):
                 part = self.select(unsure)
                 sign = np.full(len(unsure), _SIGNS[end])

@@ -5,7 +5,7 @@ A breakdown (next coefficient below rounding) ends a block: the space so far is 
 with an independent random direction in its complement, coupled at the rounding level. `broken` says after which steps
 that happened; `enclosure` treats the blocks as the separate starts they are.
 
-Notation: q_j the basis, alpha_j and beta_j the coefficients of T in float64, scale the largest seen.
+Notation: q_j the basis, alpha_j and beta_j the coefficients of T, kept in float64, scale the largest seen.
 """
 
 from collections.abc import Sequence
@@ -22,6 +22,8 @@ from attrcert.types import LinearMap
 
 # Independent directions in store for breakdowns; a sample that breaks down more often gets no credit for it.
 SPARES = 4
+# Of the spectrum: products of networks in float32 are off by 1e-4 at most, a hundredth of what is larger than this.
+SMALL = 1e-2
 
 
 @dataclass(frozen=True)
@@ -111,17 +113,19 @@ class _Process:
     def _advance(self, alpha: Float[Tensor, " b"], rest: Float[Tensor, "b n"], factor: Float[Tensor, " b"]) -> None:
         """Record alpha_k and beta_k, and append the next basis vector; factor `rest` is A q_k less its part in the last two vectors.
 
-        In exact arithmetic `rest` is orthogonal to the whole basis already. What rounding left of the others is small beside it, down to
-        the floor below which it counts as a breakdown, so that one pass over the basis leaves nothing but rounding again.
+        In exact arithmetic `rest` is orthogonal to the whole basis already. What errors of the products left of the others is small beside
+        it, so that one pass over the basis leaves nothing but rounding; where `rest` itself is small, it is not, and takes two.
         """
         rest = self.basis.orthogonalise(rest, passes=1)
         length = _norm(rest)
+        if _possibly(factor * length < SMALL * self.scale):
+            rest = self.basis.orthogonalise(rest, passes=1)
+            length = _norm(rest)
         beta = factor * length
         self.scale = torch.maximum(self.scale, alpha.abs() + beta)
         floor = self.rounding * self.scale
         broken = beta <= floor
-        # asking a CPU whether any is broken costs nothing, and mostly none is; a GPU would have to be waited for
-        if broken.device.type != "cpu" or broken.any():
+        if _possibly(broken):
             rest = torch.where(broken[:, None], self._spare(), rest)
             length = _norm(rest)
         self.alphas.append(alpha)
@@ -159,6 +163,11 @@ class GramLanczos(_Process):
         length = _norm(u)
         rest, _ = self.basis.without_last_two(self.J.rmatvec(u / _divisor(length, u.dtype)))
         self._advance(length**2, rest, length)
+
+
+def _possibly(flags: Bool[Tensor, " b"]) -> bool:
+    """Whether any may be set. Asking a CPU costs nothing, and mostly none is; a GPU would have to be waited for, so it may."""
+    return flags.device.type != "cpu" or bool(flags.any())
 
 
 def _norm(z: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:

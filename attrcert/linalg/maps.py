@@ -10,7 +10,6 @@ from attrcert.types import LinearMap
 
 # Vectors that are multiplied together: more overflow a CPU's cache, fewer leave a GPU idle.
 TOGETHER = {"cpu": 32, "cuda": 256}
-WIDE = 2**14
 
 
 def usual_chunk(device: torch.device) -> int:
@@ -18,17 +17,15 @@ def usual_chunk(device: torch.device) -> int:
     return TOGETHER.get(device.type, TOGETHER["cpu"])
 
 
-def copied(J: LinearMap, wanted: int) -> tuple[LinearMap, int]:
-    """Copies of each sample side by side, so that several of its vectors are multiplied together, and their number, which divides `wanted`.
+def copied(J: LinearMap, copies: int) -> LinearMap:
+    """Copies of each sample side by side, so that several of its vectors are multiplied together."""
+    b = J.shape[0]
+    return J if copies == 1 else J.select(torch.arange(b, device=J.device).repeat_interleave(copies))
 
-    Only where the batch is small: products of few vectors are slow. Inputs of more than WIDE entries have graphs too large for copies.
-    """
-    b, _, n = J.shape
-    most = usual_chunk(J.device) // b if n <= WIDE else 1
-    copies = next(c for c in range(min(wanted, max(1, most)), 0, -1) if wanted % c == 0)
-    if copies == 1:
-        return J, 1
-    return J.select(torch.arange(b, device=J.device).repeat_interleave(copies)), copies
+
+def divisor(count: int, most: int) -> int:
+    """The largest number up to `most` that divides `count`."""
+    return next(c for c in range(min(count, most), 0, -1) if count % c == 0)
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,23 @@ from attrcert.types import LinearMap
 BLOCK = 512
 
 
-def dense(J: LinearMap) -> Float[Tensor, "b m n"]:
-    """The matrices of the map, a column a product."""
+def dense(J: LinearMap, *, copies: int = 1) -> Float[Tensor, "b m n"]:
+    """The matrices of the map, a column a product, `copies` of a sample together."""
     b, m, n = J.shape
     matrix = torch.empty(b, m, n, dtype=J.dtype, device=J.device)
-    wide, copies = copied(J, J.shape[2])
+    wide = copied(J, copies)
     for j, units in _units(J, copies):
         matrix[:, :, j : j + copies] = wide.matvec(units).view(b, copies, m)[:, : n - j].mT
     return matrix
 
 
-def root_of_absolute_gram(J: LinearMap, *, memory: int) -> Float[Tensor, " b"]:
+def root_of_absolute_gram(J: LinearMap, *, memory: int, copies: int = 1) -> Float[Tensor, " b"]:
     """sqrt(sum_ij |P_ij|); matrices J of at most `memory` bytes are held at a time, and where not even one fits, columns only."""
     b, m, n = J.shape
     at_once = memory // (m * n * J.dtype.itemsize)
     if not at_once:
-        return _streamed(J)
-    return torch.cat([_formed(J.select(rows)) for rows in torch.arange(b, device=J.device).split(at_once)])
+        return _streamed(J, copies)
+    return torch.cat([_formed(J.select(rows), copies) for rows in torch.arange(b, device=J.device).split(at_once)])
 
 
 def products_a_sample(m: int, n: int, itemsize: int, *, memory: int) -> int:
@@ -36,8 +36,8 @@ def products_a_sample(m: int, n: int, itemsize: int, *, memory: int) -> int:
     return n if m * n * itemsize <= memory else 2 * n
 
 
-def _formed(J: LinearMap) -> Float[Tensor, " b"]:
-    matrix = dense(J)
+def _formed(J: LinearMap, copies: int) -> Float[Tensor, " b"]:
+    matrix = dense(J, copies=copies)
     # entries of order one, so that no product under- or overflows
     unit = matrix.abs().amax(dim=(1, 2)).clamp_min(torch.finfo(J.dtype).tiny)
     matrix /= unit[:, None, None]
@@ -46,10 +46,10 @@ def _formed(J: LinearMap) -> Float[Tensor, " b"]:
     return total.sqrt() * unit.double()
 
 
-def _streamed(J: LinearMap) -> Float[Tensor, " b"]:
+def _streamed(J: LinearMap, copies: int) -> Float[Tensor, " b"]:
     b = J.shape[0]
     total = torch.zeros(b, dtype=torch.float64, device=J.device)
-    wide, copies = copied(J, J.shape[2])
+    wide = copied(J, copies)
     for _, units in _units(J, copies):
         images = wide.matvec(units)
         unit = images.abs().amax(dim=1, keepdim=True).clamp_min(torch.finfo(J.dtype).tiny)

@@ -16,13 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.draws import Draws
-from attrcert.linalg.maps import copied
+from attrcert.linalg.maps import copied, divisor
 from attrcert.types import LinearMap
 
 
 @dataclass(frozen=True)
 class DiagonalScaling:
-    """At most `rounds` rounds with `columns` columns, ended when the rows turn by less than `turn` on average.
+    """At most `rounds` rounds with `columns` columns, ended when the rows turn by less than `turn` on average; up to `copies` columns of
+    a sample are multiplied together.
 
     The turn is the mean of 1 - cos between a row before and after a round, every coordinate counting alike, as it does in
     lambda_max(D^-1/2 P D^-1/2); the gain of the trace sees the large ones only.
@@ -31,13 +32,15 @@ class DiagonalScaling:
     columns: int = 8
     rounds: int = 50
     turn: float = 1e-4
+    copies: int = 1
 
     def __call__(self, J: LinearMap, draws: Draws) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b m n"]]:
         """D of each sample, with mean 1 and floored at 1e-9, and V; samples leave when they are done."""
         V = torch.nn.functional.normalize(draws.normal("scaling", self.columns, J.shape[2], like=J), dim=1)
         D = torch.ones_like(V[:, 0])
         rows, waiting = torch.arange(len(V), device=J.device), torch.ones(len(V), dtype=torch.bool, device=J.device)
-        wide, copies = copied(J, self.columns)
+        copies = divisor(self.columns, self.copies)
+        wide = copied(J, copies)
         for _ in range(self.rounds):
             v = V[rows]
             W = _gram_columns(wide, copies, v)
@@ -52,7 +55,7 @@ class DiagonalScaling:
             if 2 * int(waiting.sum()) <= len(rows):
                 keep = waiting.nonzero()[:, 0]
                 J, rows, waiting = J.select(keep), rows[keep], waiting[keep]
-                wide, copies = copied(J, self.columns)
+                wide = copied(J, copies)
         mean = D.mean(dim=1, keepdim=True)
         return torch.where(mean > 0, (D / mean).clamp_min(1e-9), 1.0), V
 

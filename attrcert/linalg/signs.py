@@ -8,16 +8,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.linalg.maps import copied
+from attrcert.linalg.maps import copied, divisor
 from attrcert.types import LinearMap
 
 
 def sign_ascent(
-    J: LinearMap, starts: Float[Tensor, "starts b n"], *, max_rounds: int = 25
+    J: LinearMap, starts: Float[Tensor, "starts b n"], *, max_rounds: int = 25, copies: int = 1
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, "b n"]]:
-    """The best |J s|_2 of each sample and its s."""
+    """The best |J s|_2 of each sample and its s; up to `copies` starts of a sample go together."""
     count, b, n = starts.shape
-    wide, copies = copied(J, count)
+    copies = divisor(count, copies)
+    wide = copied(J, copies)
     parts = [_ascended(wide, part.transpose(0, 1).flatten(0, 1), max_rounds) for part in starts.split(copies)]
     reached = torch.cat([found.view(b, copies) for found, _ in parts], dim=1)
     signs = torch.cat([s.view(b, copies, n) for _, s in parts], dim=1)

@@ -61,20 +61,22 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (t,) = ctx.saved_tensors
-        slope = _Slope.apply(t, ctx.beta, ctx.threshold) if ctx.slope is None else ctx.slope  # type: ignore[no-untyped-call]
-        if torch.is_grad_enabled():  # without a graph of its own it would end the next derivative
-            ctx.slope = slope
+        slope = ctx.slope
+        if slope is None and not torch.is_grad_enabled():  # a gradient alone: nothing is kept for products
+            slope = _slope(t, ctx.beta, ctx.threshold)
+        elif slope is None:
+            slope = ctx.slope = _Slope.apply(t, ctx.beta, ctx.threshold)  # type: ignore[no-untyped-call]
         return gradients[0] * slope, None, None
 
 
 class _Slope(torch.autograd.Function):
-    """The first derivative of softplus; the second is computed with it, once for all products."""
+    """The first derivative of softplus as a function of its own; the second is computed with it, once for all products."""
 
     @staticmethod
     def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
         ctx.beta, ctx.threshold = beta, threshold
-        ctx.save_for_backward(t, _bend(t, beta, threshold) if ctx.needs_input_grad[0] else None)
-        return torch.where(beta * t > threshold, 1.0, torch.sigmoid(beta * t))
+        ctx.save_for_backward(t, _bend(t, beta, threshold))
+        return _slope(t, beta, threshold)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -83,6 +85,11 @@ class _Slope(torch.autograd.Function):
             torch.is_grad_enabled()
         )  # a third derivative is wanted, for which what was computed before is a constant
         return gradients[0] * (_bend(t, ctx.beta, ctx.threshold) if further else bend), None, None
+
+
+def _slope(t: Tensor, beta: float, threshold: float) -> Tensor:
+    """The first derivative of softplus."""
+    return torch.where(beta * t > threshold, 1.0, torch.sigmoid(beta * t))
 
 
 def _bend(t: Tensor, beta: float, threshold: float) -> Tensor:

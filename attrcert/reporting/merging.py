@@ -13,7 +13,7 @@ from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.vocabulary import parse_indices
 
 SHARD = "shard"  # the one key in which identities may differ
-OWN = ("schema", "command", "identity", "deltas", "batch_size")  # what a manifest says of its own file
+OWN = ("schema", "command", "identity", "deltas", "batch_size", "chunk")  # what a manifest says of its own file
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ LABEL_CONSTRAINTS = ("check", "tighten", "off")
 DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MEMORY = "4GB"
 DEFAULT_MAX_HOURS = 12.0
+FILLED_IN = ("chunk", "held", "copies")  # of a configuration, by a run; no result depends on them
 DEFAULT_SIGMA = 0.1
 DEFAULT_RADIUS = 1.0
 DTYPES = ("float32", "float64")
@@ -44,6 +45,7 @@ class RunConfig:
     baseline: str = "0"
     chunk: int | None = None  # points differentiated together: filled in by a run, and no result depends on it
     held: int | None = None  # of how many the graphs are kept: likewise
+    copies: int = 1  # vectors of a sample that are multiplied together where a run has few samples: likewise
     failure: float = 1e-3
     seed: int = 0
     dtype: str = "float32"

@@ -31,6 +31,13 @@ class Failed:
     message: str
 
 
+@dataclass
+class Limit:
+    """What a run has learnt of the memory: more than `most` samples at once did not fit."""
+
+    most: int | None = None
+
+
 def evaluate(
     classifier: Classifier,
     images: Images,
@@ -40,12 +47,13 @@ def evaluate(
     *,
     device: torch.device,
     shape: tuple[int, ...],
+    limit: Limit,
     warn: Warn,
 ) -> Iterator[list[Row]]:
     """The rows of each batch of indices, in their order; every sample has a row per case of the
     configuration, whatever became of it.
     """
-    work = _Work(classifier, config, rows_of, warn)
+    work = _Work(classifier, config, rows_of, limit, warn)
     with classifier.prepared():
         for indices in batches:
             started = time.perf_counter()
@@ -81,20 +89,20 @@ def read(
     return Batch(usable, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Work:
-    """What is done with every batch; `most` samples have fitted into memory, or nothing is known of it."""
+    """What is done with every batch."""
 
     classifier: Classifier
     config: RunConfig
     rows_of: RowsOf
+    limit: Limit
     warn: Warn
-    most: int | None = None
 
     def fitted(self, batch: Batch) -> dict[int, list[Row]]:
         """The rows of a batch by index; a batch that does not fit into memory is halved, and so are those that come after it."""
         b = len(batch.indices)
-        if self.most is not None and b > self.most:
+        if self.limit.most is not None and b > self.limit.most:
             return self._halved(batch)
         try:
             return self._whole(batch)
@@ -107,7 +115,7 @@ class _Work:
         if b == 1:
             failure = Failed(batch.indices[0], batch.labels[0], "memory", "one sample does not fit into memory")
             return {failure.index: _failed_rows(failure, self.config)}
-        self.most = b // 2
+        self.limit.most = b // 2
         self.warn(f"out of memory with {b} samples at once; going on with {b // 2}")
         return self._halved(batch)
 

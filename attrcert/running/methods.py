@@ -17,7 +17,7 @@ from attrcert.certificates.linf_row_sums import LinfRowSums
 from attrcert.certificates.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import TopSingularValue
-from attrcert.running.config import AttackConfig, BoundConfig, RunConfig, SmoothConfig
+from attrcert.running.config import FILLED_IN, AttackConfig, BoundConfig, RunConfig, SmoothConfig
 from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind
 
@@ -58,8 +58,8 @@ def explainer(config: RunConfig, mean: tuple[float, ...] | None) -> Attribution:
         "steps": config.ig_steps,
         "quadrature": config.quadrature,
         "baseline": parse_baseline(config.baseline, mean),
+        "chunk": config.chunk,
         "held": config.held,
-        **({} if config.chunk is None else {"chunk": config.chunk}),
     }
     return ATTRIBUTIONS.make(name, **plain, **(_smoothing(config, mean) if name in SMOOTHED else {}))
 
@@ -98,8 +98,8 @@ def certifiers(config: BoundConfig, beta: float | None) -> tuple[Certifier, ...]
             else L2Spectral(config.delta_norm, solver(config, beta)),
         )
     made: dict[str, Certifier] = {
-        "scaled": LinfScaled(solver(config, beta)),
-        "row-sums": LinfRowSums(rounding=network_rounding(config, beta)),
+        "scaled": LinfScaled(solver(config, beta), copies=config.copies),
+        "row-sums": LinfRowSums(rounding=network_rounding(config, beta), copies=config.copies),
         "corollary": LinfCorollary(solver(config, beta)),
     }
     return tuple(made[method] for method in dict.fromkeys(config.linf_method))
@@ -128,5 +128,5 @@ def _plain_label(config: RunConfig) -> str:
 
 def configuration(config: RunConfig) -> dict[str, Any]:
     """Everything that a result depends on, for the manifest."""
-    told = {name: value for name, value in asdict(config).items() if name not in ("chunk", "held")}
+    told = {name: value for name, value in asdict(config).items() if name not in FILLED_IN}
     return {**told, "attribution": attribution_label(config)}

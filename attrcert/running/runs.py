@@ -4,7 +4,7 @@ import math
 import platform
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attrcert.certificates.linf_row_sums import check_hours
 from attrcert.columns import Cell, Row
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.linalg.maps import usual_chunk
@@ -27,6 +28,7 @@ from attrcert.running.config import (
     DEFAULT_MAX_HOURS,
     DEFAULT_MEMORY,
     DEFAULT_SOFTPLUS_BETA,
+    FILLED_IN,
     SPREAD_NAMES,
     AttackConfig,
     BoundConfig,
@@ -34,15 +36,14 @@ from attrcert.running.config import (
     RunConfig,
     SmoothConfig,
 )
-from attrcert.running.evaluate import RowsOf, evaluate, read, with_derivatives
+from attrcert.running.evaluate import Limit, RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
 from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
-from attrcert.running.tuning import LARGEST, check_row_sums, fastest_chunk, tempo
-from attrcert.types import Attribution
+from attrcert.running.tuning import fastest_chunk, product_seconds
 from attrcert.vocabulary import NormKind, indices_text
 
 PROBED = 64
@@ -122,6 +123,7 @@ class Run:
     target: Tensor | None = None
     prover: Proving | None = None
     source: Source | None = None
+    limit: Limit = field(default_factory=Limit)
 
     def rows(
         self,
@@ -158,6 +160,7 @@ class Run:
             self._rows_of(save),
             device=self.device,
             shape=self.shape,
+            limit=self.limit,
             warn=warn,
         )
 
@@ -264,8 +267,9 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         if config.target.isdecimal() and int(config.target) >= logits.shape[1]:
             raise UsageError(f"target must be below {logits.shape[1]}, the number of classes, got {config.target}")
         fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=vectors(config))
-        chunk = _chunk(config, classifier, attribution, x, fits, len(data.indices), options)
-        config = replace(config, chunk=chunk, held=fits.held)
+        together = _Together(classifier, x, getattr(attribution, "points", 1), fits, len(data.indices), options)
+        together.check_row_sums(config)
+        config = replace(config, chunk=together.chunk(config), held=fits.held, copies=together.copies)
         points = fits.samples
         size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
         target, prover = None, None
@@ -295,24 +299,51 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
     )
 
 
-def _chunk(
-    config: RunConfig,
-    f: Classifier,
-    attribution: Attribution,
-    x: Tensor,
-    fits: Plan,
-    samples: int,
-    options: RunOptions,
-) -> int:
-    """How many points to differentiate together: as asked for or the fastest, where they fit; what would take too long is refused."""
-    each, usual = getattr(attribution, "points", 1), usual_chunk(x.device)
-    measure = partial(tempo, f, x, f(x).argmax(1))
-    if isinstance(config, BoundConfig) and config.delta_norm.kind is NormKind.LINF and "row-sums" in config.linf_method:
-        here = measure(min(usual, fits.chunk or usual))
-        check_row_sums(here, x[0].numel(), x.element_size(), points=each, samples=samples, hours=options.max_hours)
-    if options.chunk or not _differentiates_twice(config):
-        return min(options.chunk or usual, fits.chunk or LARGEST)
-    return fastest_chunk(measure, usual, points=samples * each, most=fits.chunk or fits.samples * each)
+@dataclass(frozen=True)
+class _Together:
+    """What is computed together in a run of `samples` samples, each of `each` points."""
+
+    f: Classifier
+    x: Tensor
+    each: int
+    fits: Plan
+    samples: int
+    options: RunOptions
+
+    @property
+    def batch(self) -> int:
+        """Samples at once."""
+        return min(self.samples, self.options.batch_size or self.fits.samples)
+
+    @property
+    def most(self) -> int:
+        """Points that fit together."""
+        return self.fits.chunk or self.copies * self.batch * self.each
+
+    @property
+    def copies(self) -> int:
+        """Vectors of a sample to multiply together where there are few samples, and room for their graphs."""
+        return max(1, min(self.fits.samples, usual_chunk(self.x.device) // self.each) // self.batch)
+
+    def chunk(self, config: RunConfig) -> int:
+        """How many points to differentiate together: as asked for, or the fastest."""
+        usual = usual_chunk(self.x.device)
+        if self.options.chunk or not _differentiates_twice(config):
+            return min(self.options.chunk or usual, self.fits.chunk or self.options.chunk or usual)
+        return fastest_chunk(self._seconds, usual, points=self.samples * self.each, most=self.most)
+
+    def check_row_sums(self, config: RunConfig) -> None:
+        """Refuse those that would take too long."""
+        hours = self.options.max_hours
+        if hours == math.inf or not _differentiates_twice(config) or config.delta_norm.kind is not NormKind.LINF:
+            return
+        if isinstance(config, BoundConfig) and "row-sums" in config.linf_method:
+            n, itemsize = self.x[0].numel(), self.x.element_size()
+            seconds = self._seconds(min(usual_chunk(self.x.device), self.most))
+            check_hours(n, itemsize, seconds=seconds, points=self.each, samples=self.samples, hours=hours)
+
+    def _seconds(self, size: int) -> float:
+        return product_seconds(self.f, self.x, self.f(self.x).argmax(1), size)
 
 
 def _sharing(config: SmoothConfig, samples: int) -> str:
@@ -412,7 +443,7 @@ def _rows(
 ) -> list[Row]:
     outer = {name: settings.pop(name) for name in ("mean", "std", "output", "softplus_beta") if name in settings}
     limit, options = settings.pop("limit", None), settings.pop("options", None)
-    known = {field.name for field in fields(kind)}
+    known = {one.name for one in fields(kind)} - set(FILLED_IN)
     if unexpected := [name for name in settings if name not in known]:
         raise unknown("setting", unexpected[0], [*known, *OUTER])
     config = kind(**{key: _listed(key, value) for key, value in settings.items()})

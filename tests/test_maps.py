@@ -1,0 +1,113 @@
+"""Products of small batches: several vectors of a sample at a time, and no more of them than are needed."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from attrcert.draws import Draws
+from attrcert.linalg.maps import Dense, copied, divisor
+from attrcert.linalg.row_sums import dense, root_of_absolute_gram
+from attrcert.linalg.scaling import DiagonalScaling
+from attrcert.linalg.signs import sign_ascent
+
+
+def normal(seed: int, *shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A map that notes how many vectors it multiplied at a time."""
+
+    inner: Dense
+    sizes: list[int]
+
+    symmetric = False
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.inner.shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.inner.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.inner.device
+
+    def matvec(self, v: torch.Tensor) -> torch.Tensor:
+        self.sizes.append(len(v))
+        return self.inner.matvec(v)
+
+    def rmatvec(self, u: torch.Tensor) -> torch.Tensor:
+        self.sizes.append(len(u))
+        return self.inner.rmatvec(u)
+
+    def select(self, keep: torch.Tensor) -> "Counting":
+        return Counting(self.inner.select(keep), self.sizes)
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_copied_map_multiplies_several_vectors_of_every_sample(copies: int) -> None:
+    J, v = normal(3, 4, 2, 6), normal(4, 4, copies, 6)
+    wide = copied(Dense(J), copies)
+    assert wide.shape == (4 * copies, 2, 6)
+    expected = torch.einsum("bmn,bcn->bcm", J, v)
+    torch.testing.assert_close(wide.matvec(v.flatten(0, 1)).view(4, copies, 2), expected, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "found"), [(8, 32, 8), (8, 6, 4), (8, 3, 2), (8, 1, 1), (7, 6, 1), (1, 9, 1)]
+)
+def test_the_largest_divisor_is_found(count: int, most: int, found: int) -> None:
+    assert divisor(count, most) == found
+
+
+@pytest.mark.parametrize("copies", [1, 4, 32])
+@pytest.mark.parametrize("shape", [(5, 9), (9, 5), (1, 1), (3, 70)])
+def test_columns_and_row_sums_of_a_map_are_those_of_its_matrix(copies: int, shape: tuple[int, int]) -> None:
+    J = normal(5, 3, *shape)
+    torch.testing.assert_close(dense(Dense(J), copies=copies), J, rtol=0, atol=0)
+    sums = torch.einsum("bmi,bmj->bij", J, J).abs().sum(dim=(1, 2)).sqrt()
+    for memory in (1, 1 << 20):
+        found = root_of_absolute_gram(Dense(J), memory=memory, copies=copies)
+        torch.testing.assert_close(found, sums, rtol=1e-13, atol=0)
+
+
+def test_one_sample_has_its_columns_starts_and_scaling_multiplied_many_at_a_time() -> None:
+    J = normal(6, 1, 40, 64)
+    for act, least in (
+        (lambda map_: dense(map_, copies=32), 32),
+        (lambda map_: root_of_absolute_gram(map_, memory=1, copies=32), 32),
+        (lambda map_: DiagonalScaling(columns=8, copies=32)(map_, Draws(0, (0,))), 8),
+    ):
+        counting = Counting(Dense(J), [])
+        act(counting)
+        assert min(counting.sizes) >= least
+    counting = Counting(Dense(J), [])
+    sign_ascent(counting, normal(7, 4, 1, 64), copies=32)
+    assert counting.sizes[0] == 4
+
+
+@pytest.mark.parametrize("copies", [2, 8])
+def test_what_is_multiplied_together_does_not_change_the_scaling_or_the_signs(copies: int) -> None:
+    J, starts = Dense(normal(10, 3, 12, 12)), normal(11, 4, 3, 12)
+    draws = Draws(0, (0, 1, 2))
+    for one, many in (
+        (DiagonalScaling()(J, draws), DiagonalScaling(copies=copies)(J, draws)),
+        (sign_ascent(J, starts), sign_ascent(J, starts, copies=copies)),
+    ):
+        for a, b in zip(one, many, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_starts_that_have_arrived_are_not_multiplied_again() -> None:
+    J = normal(8, 40, 15, 15)
+    J[1:] = torch.diag(torch.arange(1.0, 16.0, dtype=torch.float64))  # P s has the signs of s
+    counting = Counting(Dense(J), [])
+    reached, signs = sign_ascent(counting, normal(9, 1, 40, 15))
+    assert counting.sizes[:2] == [40, 40]
+    assert set(counting.sizes[2:]) == {1}
+    torch.testing.assert_close(torch.einsum("bmn,bn->bm", J, signs).norm(dim=1), reached, rtol=1e-14, atol=0)
