@@ -142,27 +142,19 @@ def test_what_has_converged_is_within_the_slack(slack: float) -> None:
     assert bool((found.upper <= found.lower * (1 + slack)).all())
 
 
-@dataclasses.dataclass(frozen=True)
-class Noisy(Dense):
-    """Products that are off by a share of the spectrum, each time in another direction."""
-
-    noise: float = 0.0
-
-    def matvec(self, v: torch.Tensor) -> torch.Tensor:
-        seed = int(v.double().abs().sum() * 1e6) % 2**31
-        error = torch.randn(v.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(v)
-        return super().matvec(v) + self.noise * error / v.shape[1] ** 0.5
-
-
-@pytest.mark.parametrize(("dtype", "noise"), [(torch.float32, 1e-4), (torch.float64, 1e-6)])
-def test_basis_stays_orthonormal_though_products_are_off(dtype: torch.dtype, noise: float) -> None:
-    J = rotated(torch.logspace(0, -6, 120, dtype=torch.float64)).to(dtype)[None]
-    process = Lanczos(Noisy(J, True, noise), Draws(0, (0,)), "noisy")
-    for _ in range(60):
+@pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-4), (torch.float64, 1e-6)])
+def test_basis_stays_orthonormal_though_products_are_not_quite_those_of_a_symmetric_map(
+    dtype: torch.dtype, error: float
+) -> None:
+    n = 60
+    wrong = torch.randn(n, n, generator=torch.Generator().manual_seed(0), dtype=torch.float64) / n**0.5
+    J = rotated(torch.logspace(0, -10, n, dtype=torch.float64)) + error * wrong
+    process = Lanczos(Dense(J.to(dtype)[None], True), Draws(0, (0,)), "wrong")
+    for _ in range(n - 1):
         process.step()
     Q = process.basis.vectors[0].double()
-    # tens of units of rounding: sums of 120 products
-    assert float((Q @ Q.T - torch.eye(61, dtype=torch.float64)).abs().max()) < 50 * torch.finfo(dtype).eps
+    # a few units of rounding; with one pass throughout it is thousands
+    assert float((Q @ Q.T - torch.eye(n, dtype=torch.float64)).abs().max()) < 20 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("symmetric", [True, False])
