@@ -43,7 +43,8 @@ ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}
 class TopSingularValue:
     """Runs until upper <= (1 + slack) lower and the lower end has settled, or for `max_steps` steps.
 
-    `settled` bounds the estimated relative error of the lower end: residual^2 over the gap to the next Ritz value.
+    `settled` bounds the estimated relative error of the lower end: residual^2 over the gap to the next Ritz value, which cannot see a
+    neighbour of the top value that has not come apart from it yet; what lower may then miss is within the slack.
     `rounding` is the allowance for rounding; by default that of the products' dtype, which suits matrices.
     """
 
@@ -243,7 +244,7 @@ def _end(
     theta, coefficients = values[:, -1], vectors[:, :, -1]
     residual = section.beta[:, -1] * np.abs(coefficients[:, -1])
     gap = theta - values[:, -2] if values.shape[1] > 1 else np.zeros_like(theta)
-    rise = np.divide(residual**2, gap, out=residual.copy(), where=gap > residual)
+    rise = residual * np.divide(residual, gap, out=np.ones_like(gap), where=gap > residual)
     relative = np.divide(residual, np.abs(theta), out=np.zeros_like(theta), where=theta != 0)
     scale = np.abs(values).max(axis=1)
     return _Reading(theta, coefficients, relative, rise, scale, section, mass, theta[:, None])
