@@ -39,7 +39,7 @@ def main() -> None:
     for part in PARTS:
         grids.append(part())
         grids[-1].show(console)
-    save(grids, RESULTS, time.perf_counter() - started)
+        save(grids, RESULTS, time.perf_counter() - started)
     console.print(f"saved in {RESULTS}")
 
 
