@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from reference.program import attrcert
 
+from attrcert.errors import UsageError
 from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, employ
 
 BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
@@ -41,6 +42,8 @@ class Puppets:
     deaths: Counter[Indices] = field(default_factory=Counter)
     hired: list[Puppet] = field(default_factory=list)
     most: int = 0
+
+    room = 99
 
     def hire(self) -> Hand:
         self.hired.append(Puppet())
@@ -225,3 +228,31 @@ def test_an_engine_that_makes_no_sense_is_refused(words, said):
     done = attrcert("bound", "--limit", 2, *words)
     assert done.code == 2
     assert said in done.said
+
+
+@pytest.mark.parametrize(
+    ("there", "gpus", "room"),
+    [
+        ({"CPU": 8.0}, 0.0, 8),
+        ({"CPU": 8.0, "GPU": 2.0}, 1.0, 2),
+        ({"CPU": 8.0, "GPU": 2.0}, 0.25, 8),
+        ({"CPU": 8.0}, 1.0, 0),
+        ({}, 0.0, 0),
+    ],
+)
+def test_no_more_actors_are_hired_than_the_cluster_can_place(there, gpus, room, monkeypatch):
+    """One without a place would be waited for without end."""
+    from attrcert.loading.checkpoints import ModelSpec
+    from attrcert.loading.datasets import DataSpec
+    from attrcert.running.config import BoundConfig
+    from attrcert.running.ray_workers import Actors
+    from attrcert.running.runs import RunOptions, Source
+
+    monkeypatch.setattr("ray.is_initialized", lambda: True)
+    monkeypatch.setattr("ray.cluster_resources", lambda: there)
+    crew = Actors(Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions()), False, None, gpus)
+    if room:
+        assert crew.room == room
+    else:
+        with pytest.raises(UsageError, match=f"{gpus:g} GPUs for a worker, got"):
+            _ = crew.room

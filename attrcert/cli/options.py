@@ -352,7 +352,8 @@ class RunGroup:
         typer.Option(min=0, max=1, help="Exit 4 if a larger share of samples has no figure.", rich_help_panel=RUN),
     ] = 0.0
     engine: Annotated[
-        str, typer.Option(help="Where batches are computed: local, or ray (needs attrcert[ray]).", rich_help_panel=RUN)
+        str,
+        typer.Option(help="Where batches are computed: local, or ray (needs attrcert\\[ray]).", rich_help_panel=RUN),
     ] = "local"
     workers: Annotated[
         int,

@@ -90,8 +90,10 @@ class Hand(Protocol):
 
 
 class Crew(Protocol):
-    """Hires workers and hears from them."""
+    """Hires workers, as many as there is room for, and hears from them."""
 
+    @property
+    def room(self) -> int: ...
     def hire(self) -> Hand: ...
     def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
         """The first of the busy workers that is done or dead."""
@@ -109,7 +111,9 @@ class Spread:
         assert run.source is not None  # a command's run has one
         batches = run.open_batches(order.finished, order.size)
         crew = self.crew(run.source, order.save is not None)
-        for done in employ(crew, batches, min(self.workers, len(batches)), order.warn):
+        if crew.room < self.workers:
+            order.warn(f"there is room for {crew.room} of {self.workers} workers; going on with these")
+        for done in employ(crew, batches, min(self.workers, crew.room, len(batches)), order.warn):
             for message in done.warnings:
                 order.warn(message)
             if order.save and done.kept:

@@ -40,6 +40,10 @@ class Processes:
     keep: bool
     workers: int
 
+    @property
+    def room(self) -> int:
+        return self.workers
+
     def hire(self) -> Hand:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()

@@ -47,6 +47,19 @@ class Actors:
                 hint="--ray-address auto finds the one that `ray start` made on this machine; without it Ray starts here",
             ) from error
 
+    @property
+    def room(self) -> int:
+        """Actors that the cluster as it is can place; one that it cannot would be waited for without end."""
+        there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        cpus, gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
+        room = min(cpus, int(gpus / self.gpus)) if self.gpus else cpus
+        if not room:
+            raise UsageError(
+                f"the Ray cluster must have a CPU and {self.gpus:g} GPUs for a worker, got {cpus} CPUs and {gpus:g} GPUs",
+                hint="a smaller --gpus-per-worker, or --ray-address of a cluster that has them",
+            )
+        return room
+
     def hire(self) -> Hand:
         actor = ray.remote(Worker).options(num_cpus=1, num_gpus=self.gpus, max_restarts=0)
         return ActorHand(actor.remote(self.source, None), self.keep)
