@@ -41,7 +41,7 @@ def test_what_is_no_size_is_refused(text):
 def test_more_memory_takes_more_samples_up_to_a_most(sample):
     each = 3 * sample_bytes(Saliency(), *sample) + 10 * 81 * 8
     assert [planned(sample, Saliency(), n * each).samples for n in (1, 2, 5)] == [1, 2, 5]
-    assert planned(sample, Saliency(), 10**15) == Plan(64)
+    assert planned(sample, Saliency(), 10**15) == Plan(128)
 
 
 def test_all_graphs_are_kept_where_they_fit(sample):

@@ -8,28 +8,27 @@ ALL = slice(None)
 
 
 class Basis:
-    """b bases of the same size k, stored as one (b, capacity, n) block that doubles when full."""
+    """b bases of the same size k, stored as one (capacity, b, n) block that doubles when full: what is not used yet is never touched."""
 
-    def __init__(self, first: Float[Tensor, "b n"], *, capacity: int = 16) -> None:
+    def __init__(self, first: Float[Tensor, "b n"], *, capacity: int = 32) -> None:
         b, n = first.shape
-        self._block = first.new_empty(b, min(capacity, n + 1), n)
+        self._block = first.new_empty(min(capacity, n + 1), b, n)
         self.size = 0
         self.append(first)
 
     @property
     def vectors(self) -> Float[Tensor, "b k n"]:
-        return self._block[:, : self.size]
+        return self._block[: self.size].transpose(0, 1)
 
     @property
     def last(self) -> Float[Tensor, "b n"]:
-        return self._block[:, self.size - 1]
+        return self._block[self.size - 1]
 
     def append(self, vector: Float[Tensor, "b n"], *, length: Float[Tensor, "b 1"] | float = 1.0) -> None:
         """A unit vector, or one with its length."""
-        b, capacity, n = self._block.shape
-        if self.size == capacity:
-            self._block = torch.cat([self._block, self._block.new_empty(b, capacity, n)], dim=1)
-        torch.div(vector, length, out=self._block[:, self.size])
+        if self.size == len(self._block):
+            self._block = torch.cat([self._block, torch.empty_like(self._block)])
+        torch.div(vector, length, out=self._block[self.size])
         self.size += 1
 
     def orthogonalise(self, z: Float[Tensor, "b n"], *, passes: int = 2) -> Float[Tensor, "b n"]:
@@ -51,7 +50,10 @@ class Basis:
         return torch.nn.functional.normalize(vector, dim=1)
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
-        self._block = self._block[keep]
+        capacity, _, n = self._block.shape
+        block = self._block.new_empty(capacity, len(keep), n)
+        torch.index_select(self._block[: self.size], 1, keep, out=block[: self.size])
+        self._block = block
 
 
 def _without(

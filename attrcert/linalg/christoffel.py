@@ -15,6 +15,8 @@ from scipy.special import betaincinv
 from attrcert.linalg.krylov import SPARES, Section
 
 POINTS, ROUNDS = 33, 4  # of the grid for U, and how often it is refined
+# Steps between two rescalings: couplings are at least rounding, so in units of the largest a step gains less than 1e20, squared 1e40.
+RESCALE_EVERY = 4
 
 
 @cache
@@ -61,10 +63,10 @@ def upper_end(
 
 
 def _in_units(section: Section) -> tuple[Section, Float64[np.ndarray, " b"]]:
-    """The section in units of its largest coefficient, and these; of a zero map in units of 1, with couplings of 1."""
-    zero = section.scale == 0
-    unit = np.where(zero, 1.0, section.scale)
-    beta = np.where(zero[:, None], 1.0, section.beta / unit[:, None])
+    """The section in units of its largest coefficient, and these; couplings that mean nothing (of a zero map, behind the last step) are 1."""
+    unit = np.where(section.scale == 0, 1.0, section.scale)
+    nothing = (section.scale == 0)[:, None] | ~section.counted
+    beta = np.where(nothing, 1.0, section.beta / unit[:, None])
     return replace(section, alpha=section.alpha / unit[:, None], beta=beta), unit
 
 
@@ -74,25 +76,27 @@ def _coupling(section: Section) -> Float64[np.ndarray, " b"]:
 
 
 def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Float64[np.ndarray, "b points"]:
-    """log sum_{j=0..k} p_j(x)^2 at points x of each sample, of the block where it is smallest, rescaled at each step against overflow.
+    """log sum_{j=0..k} p_j(x)^2 at points x of each sample, of the block where it is smallest.
 
-    The negative map has the polynomials of -x, up to a sign.
+    The negative map has the polynomials of -x, up to a sign. A point a row, so that numpy's innermost loop is over the samples.
     """
-    before, now, log_scale = np.zeros_like(x), np.ones_like(x), np.zeros_like(x)
-    least, ended, coupling = np.full_like(x, np.inf), np.zeros_like(x[:, :1]), np.zeros_like(x[:, :1])
-    alphas, betas, broken = section.alpha, section.beta, section.broken
-    last = section.steps[:, None] == np.arange(1, alphas.shape[1] + 1)
-    splits = (broken | last).any(axis=0).tolist()
-    for j, splits_here in enumerate(splits):
-        alpha, following = alphas[:, j : j + 1], betas[:, j : j + 1]
-        before, now = now, ((x - alpha) * now - coupling * before) / following
-        root = np.sqrt(1 + now**2)  # the sum so far was scaled to 1
-        before, now, log_scale, coupling = before / root, now / root, log_scale + np.log(root), following
+    x = np.ascontiguousarray(x.T)
+    before, now, total, log_scale = np.zeros_like(x), np.ones_like(x), np.ones_like(x), np.zeros_like(x)
+    least, ended, coupling = np.full_like(x, np.inf), np.zeros(x.shape[1]), np.zeros(x.shape[1])
+    last = section.steps[:, None] == np.arange(1, section.alpha.shape[1] + 1)
+    closes = np.ascontiguousarray((section.broken | last).T)
+    alphas, betas, last = (np.ascontiguousarray(part.T) for part in (section.alpha, section.beta, last))
+    for j, splits_here in enumerate(closes.any(axis=1).tolist()):
+        before, now = now, ((x - alphas[j]) * now - coupling * before) / betas[j]
+        coupling, total = betas[j], total + now * now
+        if splits_here or j % RESCALE_EVERY == RESCALE_EVERY - 1:
+            root = np.sqrt(total)
+            before, now, total, log_scale = before / root, now / root, np.ones_like(x), log_scale + np.log(total)
         if not splits_here:
             continue
-        closed = broken[:, j : j + 1] | last[:, j : j + 1]
-        least = np.where(closed & (ended < 1 + SPARES), np.minimum(least, 2 * log_scale), least)
-        ended = np.where(last[:, j : j + 1], np.inf, ended + closed)
+        closed = closes[j]
+        least = np.where(closed & (ended < 1 + SPARES), np.minimum(least, log_scale), least)
+        ended = np.where(last[j], np.inf, ended + closed)
         before, now = np.where(closed, 0.0, before), np.where(closed, 1.0, now)
         log_scale, coupling = np.where(closed, 0.0, log_scale), np.where(closed, 0.0, coupling)
-    return least
+    return least.T

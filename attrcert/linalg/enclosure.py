@@ -78,30 +78,28 @@ class TopSingularValue:
             k = process.steps
             if k < limit and (k < FIRST_CHECK or k % CHECK_EVERY):
                 continue
-            seen = read(process.section(), n, self.failure)
-            reached = self._reached(seen, waiting, J.dtype, exhausted=k == n)
-            finished = waiting & (reached if k < limit else True)
-            if finished.any():
-                picked = finished.nonzero()[0]
-                status = _statuses(reached[picked], exhausted=k == n)
-                vector = process.vectors(seen.coefficients[picked], torch.from_numpy(picked))
-                records.append(_Record(rows[picked], seen.select(picked), status, vector))
-                waiting &= ~finished
+            places = waiting.nonzero()[0]
+            seen = read(process.section().select(places), n, self.failure)
+            reached = self._reached(seen, J.dtype, exhausted=k == n)
+            picked = (reached if k < limit else np.ones_like(reached)).nonzero()[0]
+            if len(picked):
+                finished, status = places[picked], _statuses(reached[picked], exhausted=k == n)
+                vector = process.vectors(seen.coefficients[picked], torch.from_numpy(finished))
+                records.append(_Record(rows[finished], seen.select(picked), status, vector))
+                waiting[finished] = False
             if 2 * waiting.sum() <= len(rows) and waiting.any():
                 keep = waiting.nonzero()[0]
                 process.select(torch.from_numpy(keep).to(J.device))
                 rows, waiting = rows[keep], waiting[keep]
         return self._assembled(records, n, self.allowance(J.dtype))
 
-    def _reached(
-        self, seen: "_Reading", waiting: Bool[np.ndarray, " b"], dtype: torch.dtype, *, exhausted: bool
-    ) -> Bool[np.ndarray, " b"]:
+    def _reached(self, seen: "_Reading", dtype: torch.dtype, *, exhausted: bool) -> Bool[np.ndarray, " b"]:
         """Which samples have settled and are enclosed closely enough."""
         margin = self.allowance(dtype) * seen.scale
         lower = seen.lower - margin
         if exhausted:
             return seen.lower + margin <= lower * (1 + self.slack)
-        reached = waiting & (seen.rise <= self.settled * lower)
+        reached = seen.rise <= self.settled * lower
         picked = reached.nonzero()[0]
         if len(picked):
             limit = lower * (1 + NEARLY * self.slack) - margin
@@ -257,8 +255,8 @@ def _ritz(section: Section) -> tuple[Float64[np.ndarray, "b k"], Float64[np.ndar
     along = np.arange(k)
     T[:, along, along] = section.alpha
     T[:, along[1:], along[:-1]] = section.beta[:, :-1]  # the lower triangle is all that is read
-    values, vectors = np.linalg.eigh(T)
-    return values, vectors
+    values, vectors = torch.linalg.eigh(torch.from_numpy(T))  # numpy's threads would fight with torch's for the cores
+    return values.numpy(), vectors.numpy()
 
 
 def _statuses(reached: Bool[np.ndarray, " kept"], *, exhausted: bool) -> tuple[SolverStatus, ...]:

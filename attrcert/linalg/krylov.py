@@ -57,8 +57,12 @@ class Section:
     @property
     def scale(self) -> Float64[np.ndarray, " b"]:
         """The largest coefficient."""
-        counted = np.arange(self.alpha.shape[1]) < self.steps[:, None]
-        return np.where(counted, np.maximum(np.abs(self.alpha), self.beta), 0.0).max(axis=1)
+        return np.where(self.counted, np.maximum(np.abs(self.alpha), self.beta), 0.0).max(axis=1)
+
+    @property
+    def counted(self) -> Bool[np.ndarray, "b k"]:
+        """Which coefficients are those of a step."""
+        return np.arange(self.alpha.shape[1]) < self.steps[:, None]
 
     @property
     def blocks(self) -> Int64[np.ndarray, " b"]:

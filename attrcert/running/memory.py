@@ -15,7 +15,8 @@ from attrcert.types import Attribution, Logits
 
 # Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
 MOST_POINTS = {"cpu": 512, "cuda": 4096}
-MOST_SAMPLES = {"cpu": 64, "cuda": 256}
+MOST_SAMPLES = {"cpu": 128, "cuda": 256}
+MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
 BESIDE = 3
 PLAIN = Saliency()
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -68,7 +69,7 @@ def plan(
 def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:
     """Samples whose chunks of noise, noisy images and attributions fit into `memory` bytes."""
     each = 8 * CHUNK * x[0].numel() * 8  # bounded and summed in double precision
-    return max(1, min(memory // each, MOST_SAMPLES["cpu"]))
+    return max(1, min(memory // each, MOST_NOISY))
 
 
 def sample_bytes(attribution: Attribution, f: Logits, x: Float[Tensor, "1 *shape"], y: Int64[Tensor, " 1"]) -> int:
