@@ -4,6 +4,7 @@ import pytest
 import torch
 from reference.allocator import Limited
 from reference.program import attrcert
+from torch import nn
 
 from attrcert.attributions.gradient import Hessian, Saliency
 from attrcert.attributions.integrated_gradients import IntegratedGradients
@@ -46,10 +47,21 @@ def test_more_memory_takes_more_samples_up_to_a_most(sample):
 
 def test_all_graphs_are_kept_where_they_fit(sample):
     attribution = IntegratedGradients(steps=20)
-    whole = 3 * 20 * sample_bytes(Saliency(), *sample) + 10 * 81 * 8
+    point, basis, on_the_way = sample_bytes(Saliency(), *sample), 10 * 81 * 8, 4 * 20 * 81 * 8
+    whole = 3 * 20 * point + basis
     assert planned(sample, attribution, 2 * whole) == Plan(2)
-    assert planned(sample, attribution, whole - 1) == Plan(1, chunk=9)  # less is done at once
-    assert planned(sample, attribution, whole // 3).held == 10
+    room = whole - 1 - basis - on_the_way
+    assert planned(sample, attribution, whole - 1) == Plan(1, chunk=room // (6 * point))  # less is done at once
+    assert planned(sample, attribution, basis + on_the_way + 26 * point) == Plan(1, chunk=4, held=14, copies=1)
+
+
+def test_vectors_share_graphs_that_are_not_kept_as_far_as_there_is_room_for_them(sample):
+    wide = nn.Sequential(nn.Flatten(), nn.Linear(81, 9000), nn.Softplus(), nn.Linear(9000, 2)).double()
+    on_the_way = 4 * 400 * 81 * 8  # of one vector, at 400 points
+    attribution = IntegratedGradients(steps=400)
+    found = [planned((wide, *sample[1:]), attribution, times * on_the_way) for times in (1, 4, 11, 12, 32, 40)]
+    assert [fits.copies for fits in found] == [1, 1, 2, 3, 8, 8]
+    assert all(fits.held < 400 for fits in found)
 
 
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.2, 0.05])
@@ -80,6 +92,36 @@ def test_products_do_not_depend_on_the_graphs_that_are_kept(smooth_cnn, images, 
     torch.testing.assert_close(some.select(keep).matvec(v[keep]), whole.matvec(v)[keep], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("held", [0, 4, None])
+@pytest.mark.parametrize("keep", [[2, 2, 2, 0, 0, 0], [6, 1, 6, 6, 1, 3], list(range(7)) * 2])
+def test_vectors_of_one_point_have_the_products_that_they_have_alone(smooth_cnn, images, held, keep):
+    f, z, y, rows = smooth_cnn(), images(7, 1, 5, 5), torch.arange(7) % 4, torch.tensor(keep)
+    v = images(len(keep), 25, seed=3)
+    expected = Hessian(f, z[rows], y[rows]).matvec(v)
+    wide = Hessian(f, z, y, chunk=2, held=held).select(rows)
+    assert wide.shape == (len(keep), 25, 25)
+    torch.testing.assert_close(wide.matvec(v), expected, rtol=1e-12, atol=1e-14)
+    again = torch.tensor([5, 0, 1, 5])
+    torch.testing.assert_close(wide.select(again).matvec(v[again]), expected[again], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize(("held", "built"), [(0, 4), (4, 2), (7, 1), (None, 7)])
+def test_vectors_share_the_graphs_that_memory_has_no_room_for(smooth_cnn, images, held, built):
+    """A forward pass a graph: four chunks of two points are built once for both vectors, but for those that are kept."""
+    network, passes = smooth_cnn(), []
+
+    def f(x):
+        passes.append(len(x))
+        return network(x)
+
+    hessian = Hessian(f, images(7, 1, 5, 5), torch.arange(7) % 4, chunk=2, held=held)
+    hessian.matvec(images(7, 25))
+    del passes[:]
+    rows = torch.arange(7).repeat_interleave(2)
+    hessian.select(rows).matvec(images(14, 25))
+    assert len(passes) == built
+
+
 @pytest.mark.parametrize(("held", "kept"), [(0, 0), (3, 1), (4, 2), (None, 4)])
 def test_no_more_graphs_are_kept_than_are_held(smooth_cnn, images, held, kept):
     hessian = Hessian(smooth_cnn(), images(7, 1, 5, 5), torch.arange(7) % 4, chunk=2, held=held)
@@ -88,7 +130,14 @@ def test_no_more_graphs_are_kept_than_are_held(smooth_cnn, images, held, kept):
     assert len(hessian._graphs) == kept
 
 
-@pytest.mark.parametrize("words", [("--attribution", "ig"), ("--attribution", "smooth-grad", "--noise-draws", 6)])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--attribution", "ig"),
+        ("--attribution", "ig", "--norm", "linf", "--eps", "0.01"),
+        ("--attribution", "smooth-grad", "--noise-draws", 6),
+    ],
+)
 def test_a_run_in_little_memory_gives_the_rows_of_one_in_much(words):
     run = ("bound", "--limit", 2, *words, "--ig-steps", 6, "--dtype", "float64", "--format", "csv", "--quiet")
     much, little = attrcert(*run), attrcert(*run, "--memory", "1MB")

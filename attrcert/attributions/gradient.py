@@ -16,6 +16,7 @@ class Hessian:
 
     Points are differentiated `chunk` at a time, by default as many as suit the device: large batches are slower than small ones where the
     cache is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
+    Where it is, several vectors of one point share what is built: `rows` tells whose point each row of a product is.
     """
 
     def __init__(
@@ -26,15 +27,18 @@ class Hessian:
         *,
         chunk: int | None = None,
         held: int | None = None,
+        rows: Int64[Tensor, " rows"] | None = None,
     ) -> None:
         self._f, self._points, self._classes = f, points, classes
         self._chunk, self._held = chunk or usual_chunk(points.device), held
         self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
+        self._rows = rows
+        self._places = None if rows is None else _places(rows)
 
     @property
     def shape(self) -> tuple[int, int, int]:
         n = self._points[0].numel()
-        return len(self._points), n, n
+        return len(self._points if self._rows is None else self._rows), n, n
 
     @property
     def symmetric(self) -> bool:
@@ -54,13 +58,28 @@ class Hessian:
         return torch.cat([self._graph(i, twice=self._kept(i))[1].detach().flatten(1) for i in chunks])
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        parts = v.split(self._chunk)
-        return torch.cat([_product(*self._graph(i, twice=True), part) for i, part in enumerate(parts)])
+        if self._places is None:
+            parts = v.split(self._chunk)
+            return torch.cat([_product(*self._graph(i, twice=True), part) for i, part in enumerate(parts)])
+        products = torch.empty_like(v)
+        for i, places in enumerate(self._places.split(self._chunk)):
+            graph = self._graph(i, twice=True)
+            for place in places.unbind(dim=1):
+                products[place] = _product(*graph, v[place])
+        return products
 
     rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Hessian":
-        return Hessian(self._f, self._points[keep], self._classes[keep], chunk=self._chunk, held=self._held)
+        rows = None
+        if self._held is not None:  # memory is short: a point that is wanted twice is there once
+            keep, rows = (keep if self._rows is None else self._rows[keep]).unique(return_inverse=True)
+        chosen = Hessian(
+            self._f, self._points[keep], self._classes[keep], chunk=self._chunk, held=self._held, rows=rows
+        )
+        if rows is not None and len(keep) == len(self._points):
+            chosen._graphs = self._graphs
+        return chosen
 
     def _kept(self, i: int) -> bool:
         """Whether the graph of the i-th chunk stays in memory."""
@@ -125,6 +144,16 @@ def _differentiated(f: Logits, z: Tensor, y: Tensor, *, twice: bool) -> tuple[Te
         score = f(leaf).gather(1, y[:, None]).sum()
         (gradient,) = torch.autograd.grad(score, leaf, create_graph=twice, materialize_grads=True)
     return leaf, gradient
+
+
+def _places(rows: Int64[Tensor, " rows"]) -> Int64[Tensor, "points most"]:
+    """The rows of each point; one that has fewer than others has its first again."""
+    order, counts = rows.argsort(stable=True), rows.bincount()
+    first = counts.cumsum(0) - counts
+    rank = torch.arange(len(rows), device=rows.device) - first[rows[order]]
+    places = order[first][:, None].repeat(1, int(counts.max()))
+    places[rows[order], rank] = order
+    return places
 
 
 def _product(leaf: Tensor, gradient: Tensor, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:

@@ -63,7 +63,7 @@ def upper_end(
 
 
 def _in_units(section: Section) -> tuple[Section, Float64[np.ndarray, " b"]]:
-    """The section in units of its largest coefficient, and these; couplings that mean nothing (of a zero map, behind the last step) are 1."""
+    """The section in units of its largest coefficient, and these; couplings of a zero map or behind the last step are 1."""
     unit = np.where(section.scale == 0, 1.0, section.scale)
     nothing = (section.scale == 0)[:, None] | ~section.counted
     beta = np.where(nothing, 1.0, section.beta / unit[:, None])
@@ -84,9 +84,10 @@ def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Fl
     before, now, total, log_scale = np.zeros_like(x), np.ones_like(x), np.ones_like(x), np.zeros_like(x)
     least, ended, coupling = np.full_like(x, np.inf), np.zeros(x.shape[1]), np.zeros(x.shape[1])
     last = section.steps[:, None] == np.arange(1, section.alpha.shape[1] + 1)
-    closes = np.ascontiguousarray((section.broken | last).T)
-    alphas, betas, last = (np.ascontiguousarray(part.T) for part in (section.alpha, section.beta, last))
-    for j, splits_here in enumerate(closes.any(axis=1).tolist()):
+    parts = (section.alpha, section.beta, section.broken | last, last)
+    alphas, betas, closes, last = (np.ascontiguousarray(part.T) for part in parts)
+    splits = [bool(closed.any()) for closed in closes]
+    for j, splits_here in enumerate(splits):
         before, now = now, ((x - alphas[j]) * now - coupling * before) / betas[j]
         coupling, total = betas[j], total + now * now
         if splits_here or j % RESCALE_EVERY == RESCALE_EVERY - 1:

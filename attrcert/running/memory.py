@@ -18,6 +18,10 @@ MOST_POINTS = {"cpu": 512, "cuda": 4096}
 MOST_SAMPLES = {"cpu": 128, "cuda": 256}
 MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
 BESIDE = 3
+SHARING = (
+    8  # vectors of a sample that share a graph where graphs are built again: as many as the linf scaling has columns
+)
+ON_THE_WAY = 4  # vectors at every point that a product with one vector makes on the way
 PLAIN = Saliency()
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -32,11 +36,14 @@ def parse_bytes(text: str) -> int:
 
 @dataclass(frozen=True)
 class Plan:
-    """What fits: samples at once, points differentiated together, and of how many the graphs are kept (None: of all)."""
+    """What fits: samples at once, points differentiated together, of how many the graphs are kept (None: of all), and how many vectors of a
+    sample share a graph that is not.
+    """
 
     samples: int
     chunk: int | None = None
     held: int | None = None
+    copies: int = 1
 
 
 def plan(
@@ -60,10 +67,19 @@ def plan(
     samples = memory // (BESIDE * points * point + basis)
     if samples >= 1:
         return Plan(min(samples, most))
-    room = max(0, memory - basis)
-    chunk = max(1, min(usual_chunk(x.device), room // (2 * BESIDE * point)))  # half for what is done at once
-    held = max(0, (room - BESIDE * chunk * point) // point)
-    return Plan(1, chunk, held if held < points else None)
+    vector = ON_THE_WAY * points * x.numel() * x.element_size()
+    chunk, held = _split(memory - basis - vector, point, usual_chunk(x.device))
+    if held >= points:
+        return Plan(1, chunk)
+    copies = max(1, min(SHARING, memory // (4 * vector)))  # a quarter for what they take on the way
+    return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x.device)), copies)
+
+
+def _split(room: int, point: int, most: int) -> tuple[int, int]:
+    """Points at once and points whose graphs are kept: half of the room is for what is done at once."""
+    room = max(0, room)
+    chunk = max(1, min(most, room // (2 * BESIDE * point)))
+    return chunk, max(0, (room - BESIDE * chunk * point) // point)
 
 
 def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:

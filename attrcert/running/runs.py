@@ -322,8 +322,8 @@ class _Together:
 
     @property
     def copies(self) -> int:
-        """Vectors of a sample to multiply together where there are few samples, and room for their graphs."""
-        return max(1, min(self.fits.samples, usual_chunk(self.x.device) // self.each) // self.batch)
+        """Vectors of a sample to multiply together where there are few samples, and room for their graphs or none to lose."""
+        return max(self.fits.copies, min(self.fits.samples, usual_chunk(self.x.device) // self.each) // self.batch)
 
     def chunk(self, config: RunConfig) -> int:
         """How many points to differentiate together: as asked for, or the fastest."""
