@@ -771,6 +771,15 @@ def test_a_resumed_run_keeps_the_batch_size_of_the_first(bound, tmp_path):
     assert strip == [{**row, "seconds": ""} for row in whole]
 
 
+def test_sizes_that_a_resumed_run_does_not_take_are_told(attrcert, tmp_path):
+    words = ("bound", "--limit", 2, "--out", tmp_path / "out.csv")
+    assert attrcert(*words, "--batch-size", 1, "--chunk", 2).code == 0
+    other = attrcert(*words, "--batch-size", 9, "--chunk", 5, "--resume")
+    assert "--batch-size 9 is not used: the run began with 1, and goes on with that" in other.err
+    assert "--chunk 5 is not used: the run began with 2, and goes on with that" in other.err
+    assert "is not used" not in attrcert(*words, "--batch-size", 1, "--resume").err
+
+
 # killed runs
 
 BATCH, SAMPLES = 4, 20

@@ -15,7 +15,12 @@ import pytest
 from reference.program import attrcert
 
 from attrcert.errors import UsageError
+from attrcert.loading.checkpoints import ModelSpec
+from attrcert.loading.datasets import DataSpec
+from attrcert.running.config import BoundConfig
 from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, employ
+from attrcert.running.local_workers import Processes
+from attrcert.running.runs import RunOptions, Source
 
 BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
 QUICK = ("bound", "--limit", 16, "--batch-size", 2, "--eps", "0.1,0.2", "--quiet")
@@ -214,9 +219,32 @@ def test_perturbations_come_home_from_workers(started, tmp_path):
     assert all((one[key] - two[key]).norm() <= 1e-4 * (1e-6 + one[key].norm()) for key in one)
 
 
+def test_a_run_whose_workers_die_is_incomplete():
+    assert EngineError("three workers died").exit_code == 4
+
+
+@pytest.mark.parametrize(("asked", "workers", "threads"), [(None, 2, 4), (None, 99, 1), (3, 2, 3)])
+def test_local_workers_share_the_cores_unless_threads_are_asked_for(monkeypatch, asked, workers, threads):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    source = Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions(threads=asked))
+    assert Processes(source, False, workers).order.options.threads == threads
+
+
+def test_a_run_has_the_threads_that_it_asks_for():
+    script = (
+        "import torch, sys\nfrom attrcert import *\n"
+        "open_run(ModelSpec(), DataSpec(limit=1), BoundConfig(), RunOptions(threads=int(sys.argv[1])))\n"
+        "print(torch.get_num_threads())"
+    )
+    for threads in ("1", "3"):
+        done = subprocess.run([sys.executable, "-c", script, threads], capture_output=True, text=True, check=True)
+        assert done.stdout.split()[-1] == threads
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--threads", 0), "--threads"),
         (("--engine", "spark"), "--engine must be one of local, ray, got 'spark'"),
         (("--ray-address", "auto"), "go with --engine ray"),
         (("--gpus-per-worker", 1), "go with --engine ray"),
@@ -230,26 +258,25 @@ def test_an_engine_that_makes_no_sense_is_refused(words, said):
 
 
 @pytest.mark.parametrize(
-    ("there", "gpus", "room"),
+    ("there", "threads", "gpus", "room"),
     [
-        ({"CPU": 8.0}, 0.0, 8),
-        ({"CPU": 8.0, "GPU": 2.0}, 1.0, 2),
-        ({"CPU": 8.0, "GPU": 2.0}, 0.25, 8),
-        ({"CPU": 8.0}, 1.0, 0),
-        ({}, 0.0, 0),
+        ({"CPU": 8.0}, None, 0.0, 8),
+        ({"CPU": 8.0}, 3, 0.0, 2),
+        ({"CPU": 8.0, "GPU": 2.0}, None, 1.0, 2),
+        ({"CPU": 8.0, "GPU": 2.0}, 8, 1.0, 1),
+        ({"CPU": 8.0, "GPU": 2.0}, None, 0.25, 8),
+        ({"CPU": 8.0}, None, 1.0, 0),
+        ({"CPU": 8.0}, 9, 0.0, 0),
+        ({}, None, 0.0, 0),
     ],
 )
-def test_no_more_actors_are_hired_than_the_cluster_can_place(there, gpus, room, monkeypatch):
+def test_no_more_actors_are_hired_than_the_cluster_can_place(there, threads, gpus, room, monkeypatch):
     """One without a place would be waited for without end."""
-    from attrcert.loading.checkpoints import ModelSpec
-    from attrcert.loading.datasets import DataSpec
-    from attrcert.running.config import BoundConfig
     from attrcert.running.ray_workers import Actors
-    from attrcert.running.runs import RunOptions, Source
 
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr("ray.cluster_resources", lambda: there)
-    crew = Actors(Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions()), False, None, gpus)
+    crew = Actors(Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions(threads=threads)), False, None, gpus)
     if room:
         assert crew.room == room
     else:

@@ -526,6 +526,15 @@ def test_preparing_sets_eval_mode_and_stops_gradients_and_restores_both(x):
     assert state_of(network) == before
 
 
+def test_a_prepared_network_runs_in_its_own_precision_though_a_caller_asked_for_less():
+    network, x = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), torch.rand(2, 1, 2, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert network(x).dtype == torch.bfloat16
+        with Classifier(network).prepared() as classifier:
+            assert classifier(x).dtype == torch.float32
+        assert network(x).dtype == torch.bfloat16
+
+
 def test_preparing_restores_the_network_when_the_run_fails():
     network = mixed_network()
     before = state_of(network)

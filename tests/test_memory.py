@@ -13,7 +13,7 @@ from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
 from attrcert.running.config import BoundConfig
-from attrcert.running.memory import Plan, parse_bytes, plan, sample_bytes
+from attrcert.running.memory import Plan, parse_bytes, plan, readable_bytes, sample_bytes
 from attrcert.running.methods import explainer
 from attrcert.running.runs import RunOptions, open_run
 
@@ -42,17 +42,17 @@ def test_what_is_no_size_is_refused(text):
 def test_more_memory_takes_more_samples_up_to_a_most(sample):
     each = 3 * sample_bytes(Saliency(), *sample) + 10 * 81 * 8
     assert [planned(sample, Saliency(), n * each).samples for n in (1, 2, 5)] == [1, 2, 5]
-    assert planned(sample, Saliency(), 10**15) == Plan(128)
+    assert planned(sample, Saliency(), 10**15) == Plan(128, least=each)
 
 
 def test_all_graphs_are_kept_where_they_fit(sample):
     attribution = IntegratedGradients(steps=20)
     point, basis, on_the_way = sample_bytes(Saliency(), *sample), 10 * 81 * 8, 4 * 20 * 81 * 8
-    whole = 3 * 20 * point + basis
-    assert planned(sample, attribution, 2 * whole) == Plan(2)
+    whole, least = 3 * 20 * point + basis, 3 * point + basis + on_the_way
+    assert planned(sample, attribution, 2 * whole) == Plan(2, least=least)
     room = whole - 1 - basis - on_the_way
-    assert planned(sample, attribution, whole - 1) == Plan(1, chunk=room // (6 * point))  # less is done at once
-    assert planned(sample, attribution, basis + on_the_way + 26 * point) == Plan(1, chunk=4, held=14, copies=1)
+    assert planned(sample, attribution, whole - 1) == Plan(1, chunk=room // (6 * point), least=least)  # less at once
+    assert planned(sample, attribution, basis + on_the_way + 26 * point) == Plan(1, 4, held=14, least=least)
 
 
 def test_vectors_share_graphs_that_are_not_kept_as_far_as_there_is_room_for_them(sample):
@@ -157,6 +157,23 @@ def test_a_run_explains_by_what_was_planned_and_its_identity_does_not_tell(attri
     assert (held is not None) is short
     assert held == run.config.held
     assert not {"held", "chunk"} & run.identity().keys()
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(7, "7 B"), (1999, "2 KB"), (3_565_536_000, "3.57 GB"), (2 * 10**12, "2 TB")]
+)
+def test_bytes_are_told_with_a_unit_that_can_be_given_back(count, text):
+    assert readable_bytes(count) == text
+    assert parse_bytes(text) == pytest.approx(count, rel=0.005)  # three digits
+
+
+@pytest.mark.parametrize("attribution", ["saliency", "integrated-gradients"])
+def test_memory_that_one_sample_does_not_fit_into_is_told_and_the_run_goes_on(attribution):
+    words = ("bound", "--limit", 1, "--attribution", attribution, "--ig-steps", 3)
+    short, roomy = (attrcert(*words, "--memory", memory) for memory in ("100KB", "1GB"))
+    assert (short.code, roomy.code) == (0, 0)
+    assert "more than the 100 KB of --memory" in short.said
+    assert "--memory" not in roomy.said
 
 
 def limited_rows(limit: float) -> tuple[list, Limited, list[str]]:

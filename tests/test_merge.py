@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.program import attrcert
+from safetensors.numpy import load_file
 
 from attrcert.errors import UsageError
 from attrcert.loading.datasets import DataSpec, load_data
@@ -138,6 +139,65 @@ def test_merging_overwrites_nothing_unasked(shards, tmp_path):
     assert attrcert(*words).code == 2
     assert attrcert(*words, "--overwrite").code == 2  # not a file of attrcert's
     assert out.read_text() == "mine"
+
+
+ATTACK = ("attack", "--limit", 3, "--batch-size", 1, "--steps", 2, "--random-draws", 3, "--restarts", 0, "--quiet")
+
+
+@pytest.fixture(scope="module")
+def attacked(tmp_path_factory) -> Path:
+    """A folder with an attack on three samples and its two shards, each with its perturbations in a folder of their own."""
+    home = tmp_path_factory.mktemp("attacked")
+    (home / "kept").mkdir()
+    for name, words in (("whole", ()), ("one", ("--shard", "1/2")), ("two", ("--shard", "2/2"))):
+        kept = ("--save-deltas", home / "kept" / f"{name}.safetensors")
+        done = attrcert(*ATTACK, *words, "--out", home / f"{name}.csv", *kept)
+        assert done.code == 0, done.err
+    return home
+
+
+def test_perturbations_of_shards_are_joined_and_the_merged_run_is_resumed_with_them(attacked, tmp_path):
+    out = tmp_path / "merged.csv"
+    done = attrcert("merge", attacked / "one.csv", attacked / "two.csv", "--out", out)
+    assert done.code == 0, done.err
+    assert "merged.safetensors" in done.said
+    ours, theirs = load_file(tmp_path / "merged.safetensors"), load_file(attacked / "kept" / "whole.safetensors")
+    assert ours.keys() == theirs.keys()
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+    page = attrcert("report", out, "-o", tmp_path / "page.html")
+    assert page.code == 0, page.err
+    assert "no pictures" not in (tmp_path / "page.html").read_text()
+    again = attrcert(*ATTACK, "--out", out, "--save-deltas", tmp_path / "merged.safetensors", "--resume")
+    assert again.code == 0, again.err
+
+
+def test_a_merge_without_a_shards_perturbations_is_refused_before_anything_is_written(attacked, tmp_path):
+    for name in ("one", "two"):
+        shutil.copy(attacked / f"{name}.csv", tmp_path)
+        shutil.copy(attacked / f"{name}.csv.json", tmp_path)
+    done = attrcert("merge", tmp_path / "one.csv", tmp_path / "two.csv", "--out", tmp_path / "merged.csv")
+    assert done.code == 2
+    assert "was run with --save-deltas, and there is no" in done.said
+    assert not (tmp_path / "merged.csv").exists()
+
+
+def test_merged_perturbations_replace_nothing_unasked(attacked, tmp_path):
+    other = tmp_path / "merged.safetensors"
+    other.write_text("mine")
+    done = attrcert("merge", attacked / "one.csv", attacked / "two.csv", "--out", tmp_path / "merged.csv")
+    assert done.code == 2
+    assert (other.read_text(), (tmp_path / "merged.csv").exists()) == ("mine", False)
+
+
+def test_jacobians_of_shards_are_joined(tmp_path):
+    for i, index in ((1, 0), (2, 1)):
+        words = ("--shard", f"{i}/2", "--save-jacobian", index, "--out", tmp_path / f"{i}.csv")
+        done = attrcert("bound", "--limit", 2, "--quiet", *words)
+        assert done.code == 0, done.err
+    done = attrcert("merge", tmp_path / "1.csv", tmp_path / "2.csv", "--out", tmp_path / "m.csv")
+    assert done.code == 0, done.err
+    kept = load_file(tmp_path / "m.csv.jacobians.safetensors")
+    assert {name for name in kept if name.endswith("jacobian")} == {"index=0/jacobian", "index=1/jacobian"}
 
 
 def test_a_union_bound_counts_the_samples_of_all_shards(tmp_path):

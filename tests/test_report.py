@@ -21,8 +21,9 @@ from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
 from attrcert.records import to_csv
+from attrcert.reporting.array_files import Arrays
 from attrcert.reporting.figures import Plot, RunRows, plots
-from attrcert.reporting.galleries import Arrays, galleries, jacobians
+from attrcert.reporting.galleries import galleries, jacobians
 from attrcert.reporting.pages import Page, make_page
 from attrcert.reporting.worst import RankedRun, sample_table, worst_rows
 

@@ -48,10 +48,11 @@ def execute(
     results.needs_file(deltas)
     rules = results.rules(config.columns, config.cases)
     engine = choices.made_engine()
-    run = open_run(model, data, config, choices.options())
+    asked = choices.options()
+    run = open_run(model, data, config, asked)
     if jacobians:
         check_jacobians(run, jacobians)
-    rows = compute(run, results, engine, deltas=deltas)
+    rows = compute(run, asked, results, engine, deltas=deltas)
     if results.out and results.overwrite:
         jacobian_file(results.out).unlink(missing_ok=True)  # of the run that was there before
     if jacobians and results.out:

@@ -15,6 +15,7 @@ def merge(
 ) -> None:
     """Join the CSVs of runs with --shard 1/N to N/N into the one that a run without --shard would have written.
 
+    Perturbations (--save-deltas) and Jacobians are joined too, into files beside it.
     Files of different runs are refused, with what differs. Missing samples are told, with exit code 4; the run's own command
     without --shard, with --out and --resume, computes them.
     """
@@ -22,8 +23,10 @@ def merge(
     from attrcert.vocabulary import indices_text
 
     merged = join(files)
-    merged.write(out, overwrite=overwrite)
+    arrays = merged.write(out, overwrite=overwrite)
     talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")
+    for file in arrays:
+        talk(f"{file}: their arrays")
     if merged.missing:
         talk(f"missing: {len(merged.missing)} samples: {indices_text(merged.missing)}", style="yellow")
         talk("hint: the command of the shards without --shard, with this --out and --resume, computes them")

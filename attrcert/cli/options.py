@@ -344,6 +344,15 @@ class RunGroup:
     max_hours: Annotated[
         float, typer.Option(help="Refuse row sums that are estimated to take longer.", rich_help_panel=RUN)
     ] = DEFAULT_MAX_HOURS
+    threads: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="CPU threads of each process. Default: all cores, which local workers share; a Ray worker has one.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
     seed: Annotated[
         int, typer.Option(min=0, help="Random draws depend on this and the sample's index alone.", rich_help_panel=RUN)
     ] = DEFAULTS.seed
@@ -388,6 +397,7 @@ class RunGroup:
             sharing=sharing,
             chunk=size(self.chunk, "--chunk"),
             max_hours=self.max_hours,
+            threads=self.threads,
         )
 
     def made_engine(self) -> "Engine":

@@ -21,10 +21,12 @@ from attrcert.records import RowFile
 if TYPE_CHECKING:
     from attrcert.running.deltas import DeltaFile
     from attrcert.running.engines import Engine
-    from attrcert.running.runs import Run
+    from attrcert.running.runs import Run, RunOptions
 
 
-def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path | None = None) -> list[Row]:
+def compute(
+    run: "Run", asked: "RunOptions", results: OutputGroup, engine: "Engine", *, deltas: Path | None = None
+) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
     from attrcert.running.engines import Order, fitting
 
@@ -38,8 +40,8 @@ def compute(run: "Run", results: OutputGroup, engine: "Engine", *, deltas: Path 
     done = file.finished if file else frozenset()
     size = fitting(run, engine)
     if file:  # the same samples together, so that what is left comes out as it would have
-        size = int(file.earlier.get("batch_size", size))
-        run = run.with_chunk(file.earlier.get("chunk", run.config.chunk))
+        size = int(_as_before(file, "batch_size", asked.batch_size, size, quiet=quiet))
+        run = run.with_chunk(_as_before(file, "chunk", asked.chunk, run.config.chunk, quiet=quiet))
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
     if deltas and results.out:
         facts["deltas"] = os.path.relpath(deltas, results.out.parent)
@@ -133,6 +135,14 @@ def _warn_of_findings(run: "Run") -> None:
     for finding in run.findings:
         if finding.level == "warn":
             _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
+
+
+def _as_before(file: RowFile, name: str, asked: int | None, now: Any, *, quiet: bool) -> Any:
+    """The size that a resumed run began with, whatever is asked for now, which is told; or that of a new run."""
+    before = file.earlier.get(name, now)
+    if asked not in (None, before) and not quiet:
+        _warn(f"--{name.replace('_', '-')} {asked} is not used: the run began with {before}, and goes on with that")
+    return before
 
 
 def _say_how_to_resume(file: RowFile | None, total: int) -> None:

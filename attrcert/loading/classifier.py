@@ -48,7 +48,7 @@ class Classifier:
 
     @contextmanager
     def prepared(self) -> Iterator["Classifier"]:
-        """The network in eval mode, its parameters without gradient, TF32 off; all as before afterwards."""
+        """The network in eval mode, its parameters without gradient, TF32 and autocast off; all as before afterwards."""
         modes = {module: module.training for module in self.network.modules()}
         gradients = {parameter: parameter.requires_grad for parameter in self.network.parameters()}
         tf32 = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
@@ -56,7 +56,9 @@ class Classifier:
             self.network.eval()
             self.network.requires_grad_(False)
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-            yield self
+            # half of the digits would leave nothing of a second derivative
+            with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+                yield self
         finally:
             torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = tf32
             for module, training in modes.items():

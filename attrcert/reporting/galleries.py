@@ -4,16 +4,15 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 
-from attrcert.arrays import MARK, delta_key, input_key, jacobian_key, map_key, moved_map_key
+from attrcert.arrays import delta_key, input_key, jacobian_key, map_key, moved_map_key
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
+from attrcert.reporting.array_files import Arrays
 from attrcert.reporting.worst import badness, cell_text, ranking
 from attrcert.vocabulary import round_down
 
@@ -44,36 +43,6 @@ class Gallery:
     title: str
     note: str
     cards: tuple[Card, ...]
-
-
-class Arrays:
-    """A safetensors file that attrcert wrote, read an array at a time."""
-
-    def __init__(self, path: Path, mark: str) -> None:
-        try:
-            self._file: Any = cast(Any, safe_open(path, framework="np"))
-            metadata = self._file.metadata() or {}
-        except (SafetensorError, OSError) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from error
-        if metadata.get(MARK) != mark:
-            raise UsageError(f"{path} is not a file of {mark} that attrcert wrote")
-        self.names = frozenset(self._file.keys())
-
-    def image(self, name: str) -> np.ndarray:
-        """Channels first."""
-        array = self.array(name)
-        if array.ndim != 3 or not array.size:
-            raise UsageError(f"{name} must be an image with channels, got the shape {array.shape}")
-        return array
-
-    def array(self, name: str) -> np.ndarray:
-        try:
-            array: np.ndarray = self._file.get_tensor(name).astype(np.float64)
-        except (SafetensorError, TypeError, ValueError, AttributeError) as error:
-            raise UsageError(f"{name} cannot be read: {error}") from error
-        if not np.isfinite(array).all():
-            raise UsageError(f"{name} must be finite")
-        return array
 
 
 def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Cell, Column, Row
 from attrcert.errors import UsageError
 from attrcert.records import RowFile
+from attrcert.reporting.array_files import join
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.vocabulary import parse_indices
 
@@ -18,7 +20,9 @@ OWN = ("schema", "command", "identity", "deltas", "batch_size", "chunk")  # what
 
 @dataclass(frozen=True)
 class Merged:
-    """The rows of all files in the order of the samples, the samples that no file has, and the manifest's parts."""
+    """The rows of all files in the order of the samples, the samples that no file has, the manifest's parts, and the files of arrays that
+    lie beside the rows.
+    """
 
     command: str
     identity: Mapping[str, Any]
@@ -26,16 +30,28 @@ class Merged:
     rows: tuple[Row, ...]
     missing: tuple[int, ...]
     facts: Mapping[str, Any]
+    deltas: tuple[Path, ...] = ()
+    jacobians: tuple[Path, ...] = ()
 
     @property
     def samples(self) -> int:
         return len({row["index"] for row in self.rows})
 
-    def write(self, path: Path, *, overwrite: bool) -> None:
-        """A CSV and a manifest that a run with the same settings, but without --shard, can resume."""
+    def write(self, path: Path, *, overwrite: bool) -> list[Path]:
+        """A CSV and a manifest that a run with the same settings, but without --shard, can resume, and the arrays beside them, which are
+        returned.
+        """
+        deltas, written = path.with_suffix(".safetensors"), []
+        if self.deltas and deltas.exists() and not overwrite:
+            raise UsageError(f"{deltas} exists", hint="--overwrite replaces it")
         file = RowFile(path, self.command, self.identity, columns=self.columns, rows_per_sample=1, overwrite=overwrite)
+        for files, home, mark in ((self.deltas, deltas, DELTAS), (self.jacobians, jacobian_file(path), JACOBIANS)):
+            if files:
+                join(files, home, mark)
+                written.append(home)
         file.append(self.rows)
-        file.write_manifest(self.facts)
+        file.write_manifest({**self.facts, **({"deltas": deltas.name} if self.deltas else {})})
+        return written
 
 
 def merge(paths: Sequence[Path]) -> Merged:
@@ -59,7 +75,30 @@ def merge(paths: Sequence[Path]) -> Merged:
     missing = tuple(index for index in expected if index not in rows)
     ordered = tuple(row for index in expected for row in rows.get(index, ()))
     columns = tuple(column for name in first.header if (column := first.column(name)) is not None)
-    return Merged(first.command, _identity(first), columns, ordered, missing, _facts(tables, ordered, missing))
+    beside = tuple(found for path in paths if (found := jacobian_file(path)).exists())
+    return Merged(
+        first.command,
+        _identity(first),
+        columns,
+        ordered,
+        missing,
+        _facts(tables, ordered, missing),
+        deltas=_deltas(paths, tables),
+        jacobians=beside,
+    )
+
+
+def _deltas(paths: Sequence[Path], tables: Sequence[RunTable]) -> tuple[Path, ...]:
+    """The files of perturbations that the manifests name."""
+    named = [(path, _manifest(table).get("deltas")) for path, table in zip(paths, tables, strict=True)]
+    files = [(path, path.parent / str(name)) for path, name in named if name]
+    for path, file in files:
+        if not file.is_file():
+            raise UsageError(
+                f"{path} was run with --save-deltas, and there is no {file}",
+                hint="bring that file to where it was, seen from the CSV; a run that was stopped writes it when it is resumed",
+            )
+    return tuple(file for _, file in files)
 
 
 def _manifest(table: RunTable) -> Mapping[str, Any]:

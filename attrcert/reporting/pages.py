@@ -8,8 +8,9 @@ from typing import Any
 from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Row, column_named
 from attrcert.errors import UsageError
+from attrcert.reporting.array_files import Arrays
 from attrcert.reporting.figures import Plot, RunRows, plots
-from attrcert.reporting.galleries import Arrays, Gallery, galleries, jacobians
+from attrcert.reporting.galleries import Gallery, galleries, jacobians
 from attrcert.reporting.overviews import overview
 from attrcert.reporting.promises import broken
 from attrcert.reporting.regressions import differing_keys

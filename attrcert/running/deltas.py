@@ -8,10 +8,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attrcert.arrays import DELTAS, MARK
+from attrcert.arrays import DELTAS, MARK, write_whole
 from attrcert.errors import ResumeError, UsageError
 
-READABLE = 0o644  # like the CSV beside it; safetensors itself lets nobody else read
 METADATA = {MARK: DELTAS}
 
 
@@ -63,10 +62,7 @@ class DeltaFile:
         whole: dict[str, Tensor] = {}
         for file in self._files():
             whole |= load_file(file)
-        fresh = self.path.with_name(self.path.name + ".part")
-        save_file(whole, fresh, metadata=METADATA)
-        fresh.chmod(READABLE)
-        fresh.replace(self.path)
+        write_whole(self.path, lambda part: save_file(whole, part, metadata=METADATA))
         shutil.rmtree(self.parts)
 
     def _files(self) -> list[Path]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from attrcert.columns import Cell, Row
@@ -19,7 +18,9 @@ Indices = tuple[int, ...]
 
 
 class EngineError(AttrcertError):
-    """The workers cannot go on."""
+    """The workers cannot go on: the run is incomplete."""
+
+    exit_code = 4
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,7 @@ class Died:
 class Worker:
     """The run, opened once, in a process of its own; the same code whoever started that process."""
 
-    def __init__(self, source: Source, threads: int | None) -> None:
-        if threads:
-            torch.set_num_threads(threads)
+    def __init__(self, source: Source) -> None:
         self._run = open_run(source.model, source.data, source.config, source.options)
 
     def compute(self, indices: Indices, *, keep: bool) -> Done:

@@ -7,12 +7,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from attrcert.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key
+from attrcert.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key, write_whole
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense
 from attrcert.running.cells import explain
 from attrcert.running.config import BoundConfig
-from attrcert.running.deltas import READABLE
 from attrcert.running.evaluate import read, unusable
 from attrcert.running.methods import torch_dtype
 from attrcert.running.runs import Run
@@ -44,10 +43,7 @@ def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
             found, reason = _matrices(run, index)
             kept |= {name: tensor.contiguous().cpu() for name, tensor in found.items()}
             failed += [f"no Jacobian of sample {index}: {reason}"] if reason else []
-    part = path.with_name(path.name + ".part")
-    save_file(kept, part, metadata={MARK: JACOBIANS})
-    part.chmod(READABLE)
-    part.replace(path)
+    write_whole(path, lambda part: save_file(kept, part, metadata={MARK: JACOBIANS}))
     return failed
 
 

@@ -6,7 +6,7 @@ import signal
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -44,11 +44,17 @@ class Processes:
     def room(self) -> int:
         return self.workers
 
+    @property
+    def order(self) -> Source:
+        """What each worker opens: it has the threads that were asked for, or its share of the cores."""
+        options = self.source.options
+        threads = options.threads or max(1, (os.cpu_count() or 1) // self.workers)
+        return replace(self.source, options=replace(options, threads=threads))
+
     def hire(self) -> Hand:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        threads = max(1, (os.cpu_count() or 1) // self.workers)
-        process = context.Process(target=_serve, args=(theirs, self.source, self.keep, threads), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, self.order, self.keep), daemon=True)
         process.start()
         theirs.close()  # so that its end is heard
         return ProcessHand(process, ours)
@@ -67,11 +73,11 @@ class Processes:
         return hand, heard
 
 
-def _serve(line: Connection, source: Source, keep: bool, threads: int) -> None:
+def _serve(line: Connection, source: Source, keep: bool) -> None:
     """A worker's life: batches in, rows out, until the line is closed. Ctrl-C is its employer's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        worker = _attempt(line, partial(Worker, source, threads))
+        worker = _attempt(line, partial(Worker, source))
         while worker is not None:
             done = _attempt(line, partial(worker.compute, line.recv(), keep=keep))
             if done is None:

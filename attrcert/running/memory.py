@@ -34,16 +34,23 @@ def parse_bytes(text: str) -> int:
     return int(float(match[1]) * _UNITS[match[2].upper()])
 
 
+def readable_bytes(count: int) -> str:
+    """With the unit that leaves the fewest digits."""
+    unit = next(unit for unit in reversed(_UNITS) if count >= _UNITS[unit] or not unit)
+    return f"{count / _UNITS[unit]:.3g} {unit}B"
+
+
 @dataclass(frozen=True)
 class Plan:
-    """What fits: samples at once, points differentiated together, of how many the graphs are kept (None: of all), and how many vectors of a
-    sample share a graph that is not.
+    """What fits: samples at once, points differentiated together, of how many the graphs are kept (None: of all), how many vectors of a
+    sample share a graph that is not, and the bytes that one sample takes at least.
     """
 
     samples: int
     chunk: int | None = None
     held: int | None = None
     copies: int = 1
+    least: int = 0
 
 
 def plan(
@@ -61,18 +68,19 @@ def plan(
     # a product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224)
     if points == 1:
         each = BESIDE * sample_bytes(attribution, f, x, y) + basis
-        return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])))
+        return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])), least=each)
     point = max(1, sample_bytes(PLAIN, f, x, y))
     most = max(1, min(MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
     samples = memory // (BESIDE * points * point + basis)
-    if samples >= 1:
-        return Plan(min(samples, most))
     vector = ON_THE_WAY * points * x.numel() * x.element_size()
+    least = BESIDE * point + basis + vector
+    if samples >= 1:
+        return Plan(min(samples, most), least=least)
     chunk, held = _split(memory - basis - vector, point, usual_chunk(x.device))
     if held >= points:
-        return Plan(1, chunk)
+        return Plan(1, chunk, least=least)
     copies = max(1, min(SHARING, memory // (4 * vector)))  # a quarter for what they take on the way
-    return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x.device)), copies)
+    return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x.device)), copies, least)
 
 
 def _split(room: int, point: int, most: int) -> tuple[int, int]:

@@ -52,17 +52,22 @@ class Actors:
         """Actors that the cluster as it is can place; one that it cannot would be waited for without end."""
         there: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
         cpus, gpus = int(there.get("CPU", 0)), there.get("GPU", 0.0)
-        room = min(cpus, int(gpus / self.gpus)) if self.gpus else cpus
+        room = min(cpus // self.cpus, int(gpus / self.gpus)) if self.gpus else cpus // self.cpus
         if not room:
             raise UsageError(
-                f"the Ray cluster must have a CPU and {self.gpus:g} GPUs for a worker, got {cpus} CPUs and {gpus:g} GPUs",
-                hint="a smaller --gpus-per-worker, or --ray-address of a cluster that has them",
+                f"the Ray cluster must have {self.cpus} CPUs and {self.gpus:g} GPUs for a worker, got {cpus} CPUs and {gpus:g} GPUs",
+                hint="a smaller --threads or --gpus-per-worker, or --ray-address of a cluster that has them",
             )
         return room
 
+    @property
+    def cpus(self) -> int:
+        """Of a worker; Ray lets it have as many threads."""
+        return self.source.options.threads or 1
+
     def hire(self) -> Hand:
-        actor = ray.remote(Worker).options(num_cpus=1, num_gpus=self.gpus, max_restarts=0)
-        return ActorHand(actor.remote(self.source, None), self.keep)
+        actor = ray.remote(Worker).options(num_cpus=self.cpus, num_gpus=self.gpus, max_restarts=0)
+        return ActorHand(actor.remote(self.source), self.keep)
 
     def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
         hands = {hand.pending: hand for hand in busy if isinstance(hand, ActorHand)}

@@ -38,7 +38,7 @@ from attrcert.running.config import (
 )
 from attrcert.running.evaluate import Limit, RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
-from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan
+from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan, readable_bytes
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
 from attrcert.running.smoothing import smooth_rows
@@ -76,10 +76,11 @@ class RunOptions:
     sharing: int = 1  # workers that share the memory
     chunk: int | None = None  # points differentiated together; None: the fastest
     max_hours: float = DEFAULT_MAX_HOURS
+    threads: int | None = None  # of each process; None: all cores, which local workers share
 
     def __post_init__(self) -> None:
         parse_bytes(self.memory)
-        for name, value in (("batch size", self.batch_size), ("chunk", self.chunk)):
+        for name, value in (("batch size", self.batch_size), ("chunk", self.chunk), ("threads", self.threads)):
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, got {value}")
         if not self.max_hours > 0:
@@ -230,6 +231,8 @@ class Run:
 
 def open_run(model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions) -> Run:
     """Load what the specifications name, and check it."""
+    if options.threads:
+        torch.set_num_threads(options.threads)
     loaded, images, device = _load(model, data, config, options)
     run = prepare(loaded, images, config, options, device)
     # what was found out here need not be found out again by every worker
@@ -281,6 +284,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
             check_attack(config, classifier, x[0].numel())
             config = replace(config, k=config.k or default_k(x[0].numel()))
             target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x)
+    findings.append(memory_size(fits, memory))
     if not isinstance(config, MaxEpsConfig):
         findings.append(perturbation_size(config, x[0].numel()))
     return Run(
@@ -397,6 +401,14 @@ def perturbation_size(config: RunConfig, d: int) -> Finding:
         return Finding("eps", Level.OK, "within the pixel range")
     message = f"eps {largest:g} is larger than any difference of two images in {norm}"
     return Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?")
+
+
+def memory_size(fits: Plan, memory: int) -> Finding:
+    """Memory that one sample does not fit into is exceeded."""
+    if fits.least <= memory:
+        return Finding("memory", Level.OK, "one sample fits")
+    message = f"one sample takes about {readable_bytes(fits.least)}, more than the {readable_bytes(memory)} of --memory"
+    return Finding("memory", Level.WARN, message, "going on with one at a time; fewer --workers or a larger --memory")
 
 
 def input_size(data: DataSpec) -> int:

@@ -1,0 +1,56 @@
+"""Files of arrays that runs saved beside their rows: read an array at a time, or joined."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from attrcert.arrays import MARK, write_whole
+from attrcert.errors import UsageError
+
+
+class Arrays:
+    """A safetensors file that attrcert wrote, read an array at a time."""
+
+    def __init__(self, path: Path, mark: str) -> None:
+        try:
+            self._file: Any = cast(Any, safe_open(path, framework="np"))
+            metadata = self._file.metadata() or {}
+        except (SafetensorError, OSError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from error
+        if metadata.get(MARK) != mark:
+            raise UsageError(f"{path} is not a file of {mark} that attrcert wrote")
+        self.names = frozenset(self._file.keys())
+
+    def image(self, name: str) -> np.ndarray:
+        """Channels first."""
+        array = self.array(name)
+        if array.ndim != 3 or not array.size:
+            raise UsageError(f"{name} must be an image with channels, got the shape {array.shape}")
+        return array
+
+    def array(self, name: str) -> np.ndarray:
+        try:
+            array: np.ndarray = self.stored(name).astype(np.float64)
+        except (ValueError, AttributeError) as error:
+            raise UsageError(f"{name} cannot be read: {error}") from error
+        if not np.isfinite(array).all():
+            raise UsageError(f"{name} must be finite")
+        return array
+
+    def stored(self, name: str) -> Any:
+        """As it is in the file."""
+        try:
+            return self._file.get_tensor(name)
+        except (SafetensorError, TypeError) as error:
+            raise UsageError(f"{name} cannot be read: {error}") from error
+
+
+def join(paths: Sequence[Path], out: Path, mark: str) -> int:
+    """One file of several; how many arrays it has."""
+    whole = {name: arrays.stored(name) for arrays in (Arrays(path, mark) for path in paths) for name in arrays.names}
+    write_whole(out, lambda part: save_file(whole, part, metadata={MARK: mark}))
+    return len(whole)
