@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from attrcert import ATTRIBUTIONS
+from attrcert.running.memory import MOST_SAMPLES
 from attrcert.types import LinearMap
 from benchmarks.grids import Grid
 from benchmarks.peers import (
@@ -25,6 +26,8 @@ from benchmarks.peers import (
 from benchmarks.subjects import Subject, bundled, convsmall, random_weights, resnet20
 
 NODES = 20
+BATCH = MOST_SAMPLES["cpu"]  # what a run takes at once where memory allows it
+LARGE = ("resnet18, 224 x 224", "torchvision:resnet18", 224)
 HEADER = ("model", "d", "attribution", "samples", "attrcert, ms a sample", "scipy / attrcert", "power / attrcert", "dense / attrcert",
           "products a sample: value + upper end : scipy", "outside products", "gap to dense: attrcert, power")  # fmt: skip
 NOTE = (
@@ -50,13 +53,14 @@ class Work:
 
 def work(shared: Path) -> Iterator[Work]:
     """Fewer samples where one costs more."""
-    yield Work(bundled(64), "saliency", 3)
+    yield Work(bundled(BATCH), "saliency", 3)
     yield Work(bundled(16), "integrated-gradients", 2)
-    yield Work(convsmall(shared, 64), "saliency", 3)
+    yield Work(convsmall(shared, BATCH), "saliency", 3)
     yield Work(convsmall(shared, 8), "integrated-gradients", 2)
     yield Work(resnet20(shared, 16), "saliency", 2)
     yield Work(resnet20(shared, 2), "integrated-gradients", 1, formed=False)
-    yield Work(random_weights("resnet18, 224 x 224", "torchvision:resnet18", 224, 2, dense=0), "saliency", 2)
+    yield Work(random_weights(*LARGE, 2, dense=0), "saliency", 2)
+    yield Work(random_weights(*LARGE, 1, dense=0), "integrated-gradients", 1)
 
 
 def solvers(shared: Path) -> Grid:

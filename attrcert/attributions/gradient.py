@@ -11,6 +11,16 @@ from attrcert.linalg.maps import usual_chunk
 from attrcert.types import Explained, Logits
 
 
+@dataclass
+class Tally:
+    """How many points this process has differentiated, for whoever shows that long work goes on; nothing depends on it."""
+
+    points: int = 0
+
+
+TALLY = Tally()
+
+
 class Hessian:
     """H(z) of f_y at b points, by products: the graph of the gradient is built once and reused for every product.
 
@@ -139,6 +149,7 @@ def logit_gradients(
 
 
 def _differentiated(f: Logits, z: Tensor, y: Tensor, *, twice: bool) -> tuple[Tensor, Tensor]:
+    TALLY.points += len(z)
     leaf = z.detach().requires_grad_()
     with torch.enable_grad():
         score = f(leaf).gather(1, y[:, None]).sum()
@@ -157,6 +168,7 @@ def _places(rows: Int64[Tensor, " rows"]) -> Int64[Tensor, "points most"]:
 
 
 def _product(leaf: Tensor, gradient: Tensor, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    TALLY.points += len(v)
     if not gradient.requires_grad:  # f is affine: its gradient has no graph
         return torch.zeros_like(v)
     (product,) = torch.autograd.grad(

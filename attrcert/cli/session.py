@@ -182,19 +182,32 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _progress(doing: str, total: int, done: int, *, quiet: bool) -> Iterator[Any]:
-    """A bar with rate and time left on stderr."""
+    """A bar with rate and time left on stderr; the gradients and products that this process has taken show that a long batch goes on."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
         Progress,
+        ProgressColumn,
+        Task,
         TextColumn,
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
+    from rich.table import Column
+    from rich.text import Text
+
+    from attrcert.attributions.gradient import TALLY
+
+    before = TALLY.points
+
+    class Gradients(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            taken = TALLY.points - before
+            return Text(f"{taken:,} gradients" if taken else "", no_wrap=True)
 
     columns = (
-        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(),
+        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), Gradients(Column(no_wrap=True)),
+        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=stderr(), disable=quiet) as progress:
         task = progress.add_task("", total=total, completed=done, rate="")
