@@ -1,11 +1,9 @@
-"""How arrays that runs save beside their rows are named and written, for those who write them and those who show them."""
+"""How arrays that runs save beside their rows are named, for those who write them and those who show them."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 DELTAS, JACOBIANS = "deltas", "jacobians"  # in the metadata of a file: what it holds
 MARK = "attrcert"  # the metadata's key; a file without it is somebody else's
-READABLE = 0o644  # like the CSV beside it; safetensors itself lets nobody else read
 
 
 def delta_key(index: object, eps: object, attack: object) -> str:
@@ -34,11 +32,3 @@ def jacobian_key(index: object) -> str:
 def jacobian_file(rows: Path) -> Path:
     """Where the Jacobians of a run lie: beside its CSV."""
     return rows.with_name(f"{rows.name}.{JACOBIANS}.safetensors")
-
-
-def write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    """The file whole or not at all."""
-    part = path.with_name(path.name + ".part")
-    write(part)
-    part.chmod(READABLE)
-    part.replace(path)

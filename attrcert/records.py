@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -139,14 +139,21 @@ class RowFile:
         _replace(self.path, to_csv(self.rows, self.columns, header=True))
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """A file whole or not at all, with the rights that any new file gets here (safetensors would let nobody else read)."""
     part = path.with_name(path.name + ".part")
     try:
-        part.write_text(text)
+        part.touch()
+        mode = part.stat().st_mode
+        write(part)
+        part.chmod(mode)
         part.replace(path)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    write_whole(path, lambda part: part.write_text(text))
 
 
 def _read_manifest(path: Path) -> dict[str, Any]:

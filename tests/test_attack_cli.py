@@ -772,7 +772,7 @@ def test_stdout_has_nothing_but_the_rows_and_stderr_the_progress(words_of):
     assert done.out.count("\n") == 13
     assert done.out.startswith("index,label,")
     assert "attacking" in done.err
-    assert re.search(r"[1-9][\d,]* gradients", done.err)
+    assert re.search(r"[1-9][\d,]* derivatives", done.err)
 
 
 def test_quiet_leaves_stderr_empty(attacked):

@@ -326,6 +326,31 @@ def test_one_evaluation_tells_on_which_side_of_the_upper_end_a_point_lies(k: int
     assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
 
 
+@pytest.mark.parametrize("k", [40, 400])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_a_sum_beyond_all_numbers_is_still_compared(k: int) -> None:
+    """The p_j are Chebyshev's: p_j(2)^2 grows by (2 + sqrt 3)^2 = 13.9 a step, beyond 1e308 from 270 steps on."""
+    section = Section(np.zeros((1, k)), np.full((1, k), 0.5), np.zeros((1, k), dtype=bool), np.array([k]), 0.0)
+    theta = christoffel.top_ritz([0.0] * k, [0.5] * k)
+    for x, w, expected in ((2.0, 1e-40, True), (2 * theta, 1e-40, True), (theta * (1 + 1e-6), 1e-40, False)):
+        assert below(section, np.array([w]), np.array([x]), np.ones(1)).item() is expected
+    found = upper_end(section, np.array([theta]), np.array([1e-40]), np.ones(1)).item()
+    exact = christoffel.upper_end([0.0] * k, [0.5] * k, theta, 1e-40)
+    assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
+
+
+@pytest.mark.parametrize("rounding", [8 * 2.0**-23, 8 * 2.0**-52])
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_couplings_at_the_rounding_level_do_not_overflow_the_sum(rounding: float) -> None:
+    k, w = 30, least_mass(150528, 1e-3)
+    beta = np.where(np.arange(k) % 2, 1.0, rounding)[None]
+    section = Section(np.zeros((1, k)), beta, np.zeros((1, k), dtype=bool), np.array([k]), 0.0)
+    theta = christoffel.top_ritz([0.0] * k, list(beta[0]))
+    found = upper_end(section, np.array([theta]), np.array([w]), np.ones(1)).item()
+    exact = christoffel.upper_end([0.0] * k, list(beta[0]), theta, w)
+    assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
+
+
 def test_sections_with_different_numbers_of_steps_are_read_together_as_they_are_alone() -> None:
     alone = [as_section(*many_digits(k, seed=k)) for k in (3, 9, 6)]
     alone[1].broken[0, 4] = True

@@ -219,32 +219,59 @@ def test_perturbations_come_home_from_workers(started, tmp_path):
     assert all((one[key] - two[key]).norm() <= 1e-4 * (1e-6 + one[key].norm()) for key in one)
 
 
-def test_a_run_whose_workers_die_is_incomplete():
-    assert EngineError("three workers died").exit_code == 4
+DEADLY = """
+import multiprocessing, os
+from torch import nn
+
+def factory():
+    if multiprocessing.parent_process() is not None:
+        os._exit(9)
+    return nn.Sequential(nn.Flatten(), nn.Linear(784, 4), nn.Softplus(), nn.Linear(4, 10))
+"""
+
+
+def test_a_run_whose_workers_die_one_after_the_other_is_incomplete(tmp_path):
+    from safetensors.torch import save_file
+    from torch import nn
+
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    weights = nn.Sequential(nn.Flatten(), nn.Linear(784, 4), nn.Softplus(), nn.Linear(4, 10)).state_dict()
+    save_file(weights, tmp_path / "weights.safetensors")
+    arch = f"{tmp_path / 'deadly.py'}:factory"
+    words = ("bound", tmp_path / "weights.safetensors", "fashion-test", "--arch", arch, "--limit", 4, "--workers", 2)
+    done = attrcert(*words, "--out", tmp_path / "rows.csv")
+    assert done.code == 4
+    assert f"{DEATHS} workers died of the batch that begins with sample" in done.said
+    assert "ended with code 9" in done.said
+    assert "what was finished can be resumed" in done.said
 
 
 @pytest.mark.parametrize(("asked", "workers", "threads"), [(None, 2, 4), (None, 99, 1), (3, 2, 3)])
 def test_local_workers_share_the_cores_unless_threads_are_asked_for(monkeypatch, asked, workers, threads):
     monkeypatch.setattr("os.cpu_count", lambda: 8)
     source = Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions(threads=asked))
-    assert Processes(source, False, workers).order.options.threads == threads
+    assert Processes(source, False, workers).source_each.options.threads == threads
 
 
 def test_a_run_has_the_threads_that_it_asks_for():
     script = (
         "import torch, sys\nfrom attrcert import *\n"
-        "open_run(ModelSpec(), DataSpec(limit=1), BoundConfig(), RunOptions(threads=int(sys.argv[1])))\n"
-        "print(torch.get_num_threads())"
+        "options = RunOptions(threads=int(sys.argv[1]))\n"
+        "for act in (lambda: open_run(ModelSpec(), DataSpec(limit=1), BoundConfig(), options),\n"
+        "            lambda: bound('fashion-natural', limit=1, options=options)):\n"
+        "    torch.set_num_threads(2)\n"
+        "    act()\n"
+        "    print(torch.get_num_threads())\n"
     )
     for threads in ("1", "3"):
         done = subprocess.run([sys.executable, "-c", script, threads], capture_output=True, text=True, check=True)
-        assert done.stdout.split()[-1] == threads
+        assert done.stdout.split() == [threads, threads]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--threads", 0), "--threads"),
+        (("--threads", 0), "should be greater than or equal to 1"),
         (("--engine", "spark"), "--engine must be one of local, ray, got 'spark'"),
         (("--ray-address", "auto"), "go with --engine ray"),
         (("--gpus-per-worker", 1), "go with --engine ray"),

@@ -48,7 +48,7 @@ def test_more_memory_takes_more_samples_up_to_a_most(sample):
 def test_all_graphs_are_kept_where_they_fit(sample):
     attribution = IntegratedGradients(steps=20)
     point, basis, on_the_way = sample_bytes(Saliency(), *sample), 10 * 81 * 8, 4 * 20 * 81 * 8
-    whole, least = 3 * 20 * point + basis, 3 * point + basis + on_the_way
+    whole, least = 3 * 20 * point + basis + on_the_way, 3 * point + basis + on_the_way
     assert planned(sample, attribution, 2 * whole) == Plan(2, least=least)
     room = whole - 1 - basis - on_the_way
     assert planned(sample, attribution, whole - 1) == Plan(1, chunk=room // (6 * point), least=least)  # less at once
@@ -70,8 +70,8 @@ def test_what_is_kept_and_what_is_done_at_once_fit_together(sample, share):
     memory = int(share * 40 * point) + basis
     fits = planned(sample, IntegratedGradients(steps=50), memory)
     assert fits.chunk >= 1
-    held = 50 if fits.held is None else fits.held
-    assert held * point + 3 * fits.chunk * point + basis <= max(memory, 3 * point + basis)
+    held, on_the_way = 50 if fits.held is None else fits.held, fits.copies * 4 * 50 * 81 * 8
+    assert held * point + 3 * fits.chunk * point + basis + on_the_way <= max(memory, fits.least)
 
 
 def test_a_smoothed_map_is_planned_like_its_draws(sample):
@@ -159,9 +159,17 @@ def test_a_run_explains_by_what_was_planned_and_its_identity_does_not_tell(attri
     assert not {"held", "chunk"} & run.identity().keys()
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(7, "7 B"), (1999, "2 KB"), (3_565_536_000, "3.57 GB"), (2 * 10**12, "2 TB")]
-)
+SIZES = [
+    (7, "7 B"),
+    (1999, "2 KB"),
+    (999_400, "999 KB"),
+    (999_999, "1 MB"),
+    (3_565_536_000, "3.57 GB"),
+    (2 * 10**12, "2 TB"),
+]
+
+
+@pytest.mark.parametrize(("count", "text"), SIZES)
 def test_bytes_are_told_with_a_unit_that_can_be_given_back(count, text):
     assert readable_bytes(count) == text
     assert parse_bytes(text) == pytest.approx(count, rel=0.005)  # three digits
@@ -172,8 +180,20 @@ def test_memory_that_one_sample_does_not_fit_into_is_told_and_the_run_goes_on(at
     words = ("bound", "--limit", 1, "--attribution", attribution, "--ig-steps", 3)
     short, roomy = (attrcert(*words, "--memory", memory) for memory in ("100KB", "1GB"))
     assert (short.code, roomy.code) == (0, 0)
-    assert "more than the 100 KB of --memory" in short.said
+    assert "more than --memory 100KB" in short.said
     assert "--memory" not in roomy.said
+
+
+def test_workers_are_told_of_their_share_of_the_memory():
+    done = attrcert("bound", "--limit", 2, "--memory", "200KB", "--workers", 2)
+    assert "more than a worker's share of --memory, 100 KB" in done.said
+    assert "fewer --workers" in done.said
+
+
+def test_a_chunk_that_does_not_fit_is_told():
+    words = ("bound", "--limit", 1, "--attribution", "ig", "--ig-steps", 6, "--memory", "1MB")
+    assert "--chunk 100 does not fit into --memory: " in attrcert(*words, "--chunk", 100).said
+    assert "--chunk" not in attrcert(*words, "--chunk", 1).said
 
 
 def limited_rows(limit: float) -> tuple[list, Limited, list[str]]:

@@ -5,11 +5,12 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference.program import attrcert
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from attrcert.errors import UsageError
 from attrcert.loading.datasets import DataSpec, load_data
@@ -198,6 +199,36 @@ def test_jacobians_of_shards_are_joined(tmp_path):
     assert done.code == 0, done.err
     kept = load_file(tmp_path / "m.csv.jacobians.safetensors")
     assert {name for name in kept if name.endswith("jacobian")} == {"index=0/jacobian", "index=1/jacobian"}
+
+
+def test_a_merge_replaces_no_arrays_of_others_and_keeps_none_of_an_earlier_run(attacked, tmp_path):
+    shards, out = (attacked / "one.csv", attacked / "two.csv"), tmp_path / "m.csv"
+    weights, jacobians = tmp_path / "m.safetensors", tmp_path / "m.csv.jacobians.safetensors"
+    save_file({"weight": np.ones(3)}, weights)
+    done = attrcert("merge", *shards, "--out", out, "--overwrite")
+    assert done.code == 2
+    assert "is not a file of deltas that attrcert wrote" in done.said
+    assert load_file(weights).keys() == {"weight"}
+    assert not out.exists()
+    weights.unlink()
+    save_file({"index=0/jacobian": np.eye(2)}, jacobians, metadata={"attrcert": "jacobians"})
+    assert attrcert("merge", *shards, "--out", out).code == 2
+    assert jacobians.exists()
+    assert attrcert("merge", *shards, "--out", out, "--overwrite").code == 0
+    assert not jacobians.exists()  # a report would show them as this run's
+
+
+def test_a_shard_whose_arrays_are_torn_leaves_what_was_merged_before(attacked, tmp_path):
+    home = shutil.copytree(attacked, tmp_path / "home")
+    words = ("merge", home / "one.csv", home / "two.csv", "--out", tmp_path / "m.csv")
+    assert attrcert(*words).code == 0
+    before = (tmp_path / "m.csv").read_bytes()
+    torn = home / "kept" / "two.safetensors"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    done = attrcert(*words, "--overwrite")
+    assert done.code == 2
+    assert "two.safetensors cannot be read" in done.said
+    assert (tmp_path / "m.csv").read_bytes() == before
 
 
 def test_a_union_bound_counts_the_samples_of_all_shards(tmp_path):

@@ -13,9 +13,11 @@ from attrcert.types import Explained, Logits
 
 @dataclass
 class Tally:
-    """How many points this process has differentiated, for whoever shows that long work goes on; nothing depends on it."""
+    """How many gradients and Hessian products of a point this process has taken, for whoever shows that long work goes on; nothing
+    depends on it, and what other processes take is not in it.
+    """
 
-    points: int = 0
+    derivatives: int = 0
 
 
 TALLY = Tally()
@@ -26,7 +28,7 @@ class Hessian:
 
     Points are differentiated `chunk` at a time, by default as many as suit the device: large batches are slower than small ones where the
     cache is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
-    Where it is, several vectors of one point share what is built: `rows` tells whose point each row of a product is.
+    Where it is, a point that was selected several times is there once, and its vectors share what is built.
     """
 
     def __init__(
@@ -37,13 +39,12 @@ class Hessian:
         *,
         chunk: int | None = None,
         held: int | None = None,
-        rows: Int64[Tensor, " rows"] | None = None,
     ) -> None:
         self._f, self._points, self._classes = f, points, classes
         self._chunk, self._held = chunk or usual_chunk(points.device), held
         self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
-        self._rows = rows
-        self._places = None if rows is None else _places(rows)
+        self._rows: Tensor | None = None  # the point of each row of a product, where some share theirs
+        self._places: list[Tensor] = []
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -63,16 +64,17 @@ class Hessian:
         return self._points.device
 
     def gradient(self) -> Float[Tensor, "b n"]:
-        """grad f_y at the points."""
+        """grad f_y at the points of the rows."""
         chunks = range(len(self._points.split(self._chunk)))
-        return torch.cat([self._graph(i, twice=self._kept(i))[1].detach().flatten(1) for i in chunks])
+        slopes = torch.cat([self._graph(i, twice=self._kept(i))[1].detach().flatten(1) for i in chunks])
+        return slopes if self._rows is None else slopes[self._rows]
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        if self._places is None:
+        if self._rows is None:
             parts = v.split(self._chunk)
             return torch.cat([_product(*self._graph(i, twice=True), part) for i, part in enumerate(parts)])
         products = torch.empty_like(v)
-        for i, places in enumerate(self._places.split(self._chunk)):
+        for i, places in enumerate(self._places):
             graph = self._graph(i, twice=True)
             for place in places.unbind(dim=1):
                 products[place] = _product(*graph, v[place])
@@ -81,15 +83,17 @@ class Hessian:
     rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Hessian":
-        rows = None
-        if self._held is not None:  # memory is short: a point that is wanted twice is there once
-            keep, rows = (keep if self._rows is None else self._rows[keep]).unique(return_inverse=True)
-        chosen = Hessian(
-            self._f, self._points[keep], self._classes[keep], chunk=self._chunk, held=self._held, rows=rows
-        )
-        if rows is not None and len(keep) == len(self._points):
-            chosen._graphs = self._graphs
-        return chosen
+        if self._held is None:
+            return self._at(keep)
+        points, rows = (keep if self._rows is None else self._rows[keep]).unique(return_inverse=True)
+        shared = self._at(points)
+        shared._rows, shared._places = rows, _places(rows, self._chunk)
+        if len(points) == len(self._points):  # the same ones in the same order: what is kept of them is not kept twice
+            shared._graphs = self._graphs
+        return shared
+
+    def _at(self, points: Int64[Tensor, " kept"]) -> "Hessian":
+        return Hessian(self._f, self._points[points], self._classes[points], chunk=self._chunk, held=self._held)
 
     def _kept(self, i: int) -> bool:
         """Whether the graph of the i-th chunk stays in memory."""
@@ -149,7 +153,7 @@ def logit_gradients(
 
 
 def _differentiated(f: Logits, z: Tensor, y: Tensor, *, twice: bool) -> tuple[Tensor, Tensor]:
-    TALLY.points += len(z)
+    TALLY.derivatives += len(z)
     leaf = z.detach().requires_grad_()
     with torch.enable_grad():
         score = f(leaf).gather(1, y[:, None]).sum()
@@ -157,20 +161,21 @@ def _differentiated(f: Logits, z: Tensor, y: Tensor, *, twice: bool) -> tuple[Te
     return leaf, gradient
 
 
-def _places(rows: Int64[Tensor, " rows"]) -> Int64[Tensor, "points most"]:
-    """The rows of each point; one that has fewer than others has its first again."""
+def _places(rows: Int64[Tensor, " rows"], chunk: int) -> list[Int64[Tensor, "points most"]]:
+    """The rows of each point, chunk by chunk, when every point has one; a point that has fewer than others has its first again."""
     order, counts = rows.argsort(stable=True), rows.bincount()
     first = counts.cumsum(0) - counts
     rank = torch.arange(len(rows), device=rows.device) - first[rows[order]]
     places = order[first][:, None].repeat(1, int(counts.max()))
     places[rows[order], rank] = order
-    return places
+    parts = zip(places.split(chunk), counts.split(chunk), strict=True)
+    return [part[:, : int(most.max())] for part, most in parts]
 
 
 def _product(leaf: Tensor, gradient: Tensor, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-    TALLY.points += len(v)
     if not gradient.requires_grad:  # f is affine: its gradient has no graph
         return torch.zeros_like(v)
+    TALLY.derivatives += len(v)
     (product,) = torch.autograd.grad(
         gradient, leaf, v.reshape(gradient.shape), retain_graph=True, materialize_grads=True
     )

@@ -23,10 +23,10 @@ def merge(
     from attrcert.vocabulary import indices_text
 
     merged = join(files)
-    arrays = merged.write(out, overwrite=overwrite)
+    beside = merged.write(out, overwrite=overwrite)
     talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")
-    for file in arrays:
-        talk(f"{file}: their arrays")
+    for kind, file in beside.items():
+        talk(f"{file}: {kind}, {len(merged.arrays[kind])} arrays")
     if merged.missing:
         talk(f"missing: {len(merged.missing)} samples: {indices_text(merged.missing)}", style="yellow")
         talk("hint: the command of the shards without --shard, with this --out and --resume, computes them")

@@ -40,7 +40,7 @@ def compute(
     done = file.finished if file else frozenset()
     size = fitting(run, engine)
     if file:  # the same samples together, so that what is left comes out as it would have
-        size = int(_as_before(file, "batch_size", asked.batch_size, size, quiet=quiet))
+        size = _as_before(file, "batch_size", asked.batch_size, size, quiet=quiet) or size
         run = run.with_chunk(_as_before(file, "chunk", asked.chunk, run.config.chunk, quiet=quiet))
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
     if deltas and results.out:
@@ -137,9 +137,11 @@ def _warn_of_findings(run: "Run") -> None:
             _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
 
 
-def _as_before(file: RowFile, name: str, asked: int | None, now: Any, *, quiet: bool) -> Any:
+def _as_before(file: RowFile, name: str, asked: int | None, now: int | None, *, quiet: bool) -> int | None:
     """The size that a resumed run began with, whatever is asked for now, which is told; or that of a new run."""
-    before = file.earlier.get(name, now)
+    if name not in file.earlier:
+        return now
+    before: int | None = file.earlier[name]
     if asked not in (None, before) and not quiet:
         _warn(f"--{name.replace('_', '-')} {asked} is not used: the run began with {before}, and goes on with that")
     return before
@@ -182,7 +184,7 @@ def _uninterrupted() -> Iterator[None]:
 
 @contextmanager
 def _progress(doing: str, total: int, done: int, *, quiet: bool) -> Iterator[Any]:
-    """A bar with rate and time left on stderr; the gradients and products that this process has taken show that a long batch goes on."""
+    """A bar with rate and time left on stderr; the derivatives that this process (no worker) has taken show that a long batch goes on."""
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -198,15 +200,15 @@ def _progress(doing: str, total: int, done: int, *, quiet: bool) -> Iterator[Any
 
     from attrcert.attributions.gradient import TALLY
 
-    before = TALLY.points
+    before = TALLY.derivatives
 
-    class Gradients(ProgressColumn):
+    class Derivatives(ProgressColumn):
         def render(self, task: Task) -> Text:
-            taken = TALLY.points - before
-            return Text(f"{taken:,} gradients" if taken else "", no_wrap=True)
+            taken = TALLY.derivatives - before
+            return Text(f"{taken:,} derivatives" if taken else "", no_wrap=True)
 
     columns = (
-        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), Gradients(Column(no_wrap=True)),
+        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), Derivatives(Column(no_wrap=True)),
         TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=stderr(), disable=quiet) as progress:

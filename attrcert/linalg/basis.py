@@ -8,7 +8,9 @@ ALL = slice(None)
 
 
 class Basis:
-    """b bases of the same size k, stored as one (capacity, b, n) block that doubles when full: what is not used yet is never touched."""
+    """b bases of the same size k, stored as one (capacity, b, n) block that doubles when full. What is not used yet is not touched either,
+    so that on a CPU it takes no memory; 32 is more than most samples need.
+    """
 
     def __init__(self, first: Float[Tensor, "b n"], *, capacity: int = 32) -> None:
         b, n = first.shape
@@ -27,7 +29,9 @@ class Basis:
     def append(self, vector: Float[Tensor, "b n"], *, length: Float[Tensor, "b 1"] | float = 1.0) -> None:
         """A unit vector, or one with its length."""
         if self.size == len(self._block):
-            self._block = torch.cat([self._block, torch.empty_like(self._block)])
+            block = self._block.new_empty(2 * self.size, *self._block.shape[1:])
+            block[: self.size] = self._block
+            self._block = block
         torch.div(vector, length, out=self._block[self.size])
         self.size += 1
 

@@ -15,7 +15,9 @@ from scipy.special import betaincinv
 from attrcert.linalg.krylov import SPARES, Section
 
 POINTS, ROUNDS = 33, 4  # of the grid for U, and how often it is refined
-# Steps between two rescalings: couplings are at least rounding, so in units of the largest a step gains less than 1e20, squared 1e40.
+# Steps between two rescalings of the sum. In units of the largest coefficient a step multiplies by at most x over the coupling, as a
+# rule 1e6 over rounding; four such steps, squared, stay below 1e300. What overflows all the same errs upwards, or is right: inf is
+# reached, as it should be, and a NaN behind it is not, which enlarges U.
 RESCALE_EVERY = 4
 
 
@@ -81,10 +83,10 @@ def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Fl
     The negative map has the polynomials of -x, up to a sign. A point a row, so that numpy's innermost loop is over the samples.
     """
     x = np.ascontiguousarray(x.T)
-    before, now, total, log_scale = np.zeros_like(x), np.ones_like(x), np.ones_like(x), np.zeros_like(x)
+    before, now, total, log_sum = np.zeros_like(x), np.ones_like(x), np.ones_like(x), np.zeros_like(x)
     least, ended, coupling = np.full_like(x, np.inf), np.zeros(x.shape[1]), np.zeros(x.shape[1])
-    last = section.steps[:, None] == np.arange(1, section.alpha.shape[1] + 1)
-    parts = (section.alpha, section.beta, section.broken | last, last)
+    final = section.steps[:, None] == np.arange(1, section.alpha.shape[1] + 1)
+    parts = (section.alpha, section.beta, section.broken | final, final)
     alphas, betas, closes, last = (np.ascontiguousarray(part.T) for part in parts)
     splits = [bool(closed.any()) for closed in closes]
     for j, splits_here in enumerate(splits):
@@ -92,12 +94,12 @@ def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Fl
         coupling, total = betas[j], total + now * now
         if splits_here or j % RESCALE_EVERY == RESCALE_EVERY - 1:
             root = np.sqrt(total)
-            before, now, total, log_scale = before / root, now / root, np.ones_like(x), log_scale + np.log(total)
+            before, now, total, log_sum = before / root, now / root, np.ones_like(x), log_sum + np.log(total)
         if not splits_here:
             continue
         closed = closes[j]
-        least = np.where(closed & (ended < 1 + SPARES), np.minimum(least, log_scale), least)
+        least = np.where(closed & (ended < 1 + SPARES), np.minimum(least, log_sum), least)
         ended = np.where(last[j], np.inf, ended + closed)
         before, now = np.where(closed, 0.0, before), np.where(closed, 1.0, now)
-        log_scale, coupling = np.where(closed, 0.0, log_scale), np.where(closed, 0.0, coupling)
+        log_sum, coupling = np.where(closed, 0.0, log_sum), np.where(closed, 0.0, coupling)
     return least.T

@@ -1,6 +1,6 @@
 """Files of arrays that runs saved beside their rows: read an array at a time, or joined."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -8,8 +8,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from attrcert.arrays import MARK, write_whole
+from attrcert.arrays import MARK
 from attrcert.errors import UsageError
+from attrcert.records import write_whole
 
 
 class Arrays:
@@ -49,8 +50,10 @@ class Arrays:
             raise UsageError(f"{name} cannot be read: {error}") from error
 
 
-def join(paths: Sequence[Path], out: Path, mark: str) -> int:
-    """One file of several; how many arrays it has."""
-    whole = {name: arrays.stored(name) for arrays in (Arrays(path, mark) for path in paths) for name in arrays.names}
-    write_whole(out, lambda part: save_file(whole, part, metadata={MARK: mark}))
-    return len(whole)
+def joined(paths: Sequence[Path], mark: str) -> dict[str, Any]:
+    """The arrays of several files."""
+    return {name: arrays.stored(name) for arrays in (Arrays(path, mark) for path in paths) for name in arrays.names}
+
+
+def write_arrays(path: Path, arrays: Mapping[str, Any], mark: str) -> None:
+    write_whole(path, lambda part: save_file(dict(arrays), part, metadata={MARK: mark}))

@@ -10,7 +10,7 @@ from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Cell, Column, Row
 from attrcert.errors import UsageError
 from attrcert.records import RowFile
-from attrcert.reporting.array_files import join
+from attrcert.reporting.array_files import Arrays, joined, write_arrays
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.vocabulary import parse_indices
 
@@ -20,8 +20,8 @@ OWN = ("schema", "command", "identity", "deltas", "batch_size", "chunk")  # what
 
 @dataclass(frozen=True)
 class Merged:
-    """The rows of all files in the order of the samples, the samples that no file has, the manifest's parts, and the files of arrays that
-    lie beside the rows.
+    """The rows of all files in the order of the samples, the samples that no file has, the manifest's parts, and the arrays that lay
+    beside the rows, by what they are.
     """
 
     command: str
@@ -30,28 +30,37 @@ class Merged:
     rows: tuple[Row, ...]
     missing: tuple[int, ...]
     facts: Mapping[str, Any]
-    deltas: tuple[Path, ...] = ()
-    jacobians: tuple[Path, ...] = ()
+    arrays: Mapping[str, Mapping[str, Any]]
 
     @property
     def samples(self) -> int:
         return len({row["index"] for row in self.rows})
 
-    def write(self, path: Path, *, overwrite: bool) -> list[Path]:
-        """A CSV and a manifest that a run with the same settings, but without --shard, can resume, and the arrays beside them, which are
-        returned.
+    def write(self, path: Path, *, overwrite: bool) -> dict[str, Path]:
+        """A CSV and a manifest that a run with the same settings, but without --shard, can resume, and the arrays beside them, whose files
+        are returned by what they hold.
         """
-        deltas, written = path.with_suffix(".safetensors"), []
-        if self.deltas and deltas.exists() and not overwrite:
-            raise UsageError(f"{deltas} exists", hint="--overwrite replaces it")
+        homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
+        stale = homes[JACOBIANS].exists() and JACOBIANS not in self.arrays  # a report would take it for this run's
+        for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
+            _check_replaceable(homes[kind], kind, overwrite=overwrite)
         file = RowFile(path, self.command, self.identity, columns=self.columns, rows_per_sample=1, overwrite=overwrite)
-        for files, home, mark in ((self.deltas, deltas, DELTAS), (self.jacobians, jacobian_file(path), JACOBIANS)):
-            if files:
-                join(files, home, mark)
-                written.append(home)
+        if stale:
+            homes[JACOBIANS].unlink()
+        for kind, arrays in self.arrays.items():
+            write_arrays(homes[kind], arrays, kind)
         file.append(self.rows)
-        file.write_manifest({**self.facts, **({"deltas": deltas.name} if self.deltas else {})})
-        return written
+        file.write_manifest({**self.facts, **({"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {})})
+        return {kind: homes[kind] for kind in self.arrays}
+
+
+def _check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Nothing is replaced unasked, and nothing that is not ours."""
+    if not path.exists():
+        return
+    if not overwrite:
+        raise UsageError(f"{path} exists", hint="--overwrite replaces it")
+    Arrays(path, kind)
 
 
 def merge(paths: Sequence[Path]) -> Merged:
@@ -75,7 +84,7 @@ def merge(paths: Sequence[Path]) -> Merged:
     missing = tuple(index for index in expected if index not in rows)
     ordered = tuple(row for index in expected for row in rows.get(index, ()))
     columns = tuple(column for name in first.header if (column := first.column(name)) is not None)
-    beside = tuple(found for path in paths if (found := jacobian_file(path)).exists())
+    files = {DELTAS: _deltas(paths, tables), JACOBIANS: [f for path in paths if (f := jacobian_file(path)).exists()]}
     return Merged(
         first.command,
         _identity(first),
@@ -83,12 +92,11 @@ def merge(paths: Sequence[Path]) -> Merged:
         ordered,
         missing,
         _facts(tables, ordered, missing),
-        deltas=_deltas(paths, tables),
-        jacobians=beside,
+        arrays={kind: joined(found, kind) for kind, found in files.items() if found},
     )
 
 
-def _deltas(paths: Sequence[Path], tables: Sequence[RunTable]) -> tuple[Path, ...]:
+def _deltas(paths: Sequence[Path], tables: Sequence[RunTable]) -> list[Path]:
     """The files of perturbations that the manifests name."""
     named = [(path, _manifest(table).get("deltas")) for path, table in zip(paths, tables, strict=True)]
     files = [(path, path.parent / str(name)) for path, name in named if name]
@@ -98,7 +106,7 @@ def _deltas(paths: Sequence[Path], tables: Sequence[RunTable]) -> tuple[Path, ..
                 f"{path} was run with --save-deltas, and there is no {file}",
                 hint="bring that file to where it was, seen from the CSV; a run that was stopped writes it when it is resumed",
             )
-    return tuple(file for _, file in files)
+    return [file for _, file in files]
 
 
 def _manifest(table: RunTable) -> Mapping[str, Any]:

@@ -8,8 +8,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from attrcert.arrays import DELTAS, MARK, write_whole
+from attrcert.arrays import DELTAS, MARK
 from attrcert.errors import ResumeError, UsageError
+from attrcert.records import write_whole
 
 METADATA = {MARK: DELTAS}
 

@@ -18,7 +18,11 @@ Indices = tuple[int, ...]
 
 
 class EngineError(AttrcertError):
-    """The workers cannot go on: the run is incomplete."""
+    """The workers cannot go on."""
+
+
+class WorkersDiedError(EngineError):
+    """One after the other, at the same batch: the run is incomplete."""
 
     exit_code = 4
 
@@ -147,7 +151,7 @@ def employ(crew: Crew, batches: Sequence[Indices], workers: int, warn: Callable[
                 continue
             deaths[batch] += 1
             if deaths[batch] == DEATHS:
-                raise EngineError(
+                raise WorkersDiedError(
                     f"{DEATHS} workers died of the batch that begins with sample {batch[0]}: {heard.reason}",
                     hint="a smaller --batch-size or --memory may help; what was finished can be resumed",
                 )

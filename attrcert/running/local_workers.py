@@ -45,7 +45,7 @@ class Processes:
         return self.workers
 
     @property
-    def order(self) -> Source:
+    def source_each(self) -> Source:
         """What each worker opens: it has the threads that were asked for, or its share of the cores."""
         options = self.source.options
         threads = options.threads or max(1, (os.cpu_count() or 1) // self.workers)
@@ -54,7 +54,7 @@ class Processes:
     def hire(self) -> Hand:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, self.order, self.keep), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, self.source_each, self.keep), daemon=True)
         process.start()
         theirs.close()  # so that its end is heard
         return ProcessHand(process, ours)

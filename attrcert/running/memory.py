@@ -11,17 +11,19 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.certificates.smoothing import CHUNK
 from attrcert.errors import UsageError
 from attrcert.linalg.maps import usual_chunk
+from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.types import Attribution, Logits
 
 # Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
 MOST_POINTS = {"cpu": 512, "cuda": 4096}
 MOST_SAMPLES = {"cpu": 128, "cuda": 256}
 MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
+# A product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224).
 BESIDE = 3
-SHARING = (
-    8  # vectors of a sample that share a graph where graphs are built again: as many as the linf scaling has columns
-)
-ON_THE_WAY = 4  # vectors at every point that a product with one vector makes on the way
+# Vectors at every point that live at once in a product of integrated gradients: two terms, their sum, the products.
+ON_THE_WAY = 4
+# Vectors of a sample that share a graph where graphs are built again, and the part of the memory for what they make on the way.
+SHARING, SHARED_PART = DiagonalScaling().columns, 4
 PLAIN = Saliency()
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
@@ -35,8 +37,10 @@ def parse_bytes(text: str) -> int:
 
 
 def readable_bytes(count: int) -> str:
-    """With the unit that leaves the fewest digits."""
-    unit = next(unit for unit in reversed(_UNITS) if count >= _UNITS[unit] or not unit)
+    """Three digits, in a form that `parse_bytes` reads."""
+    unit = next(
+        unit for unit in reversed(_UNITS) if count >= 0.9995 * _UNITS[unit] or not unit
+    )  # 999.5 has four digits
     return f"{count / _UNITS[unit]:.3g} {unit}B"
 
 
@@ -65,21 +69,20 @@ def plan(
     """Samples whose graphs and `vectors` of their size fit into `memory` bytes; where not even one does, graphs are given up."""
     kind = x.device.type if x.device.type in MOST_SAMPLES else "cpu"
     points, basis = getattr(attribution, "points", 1), vectors * x.numel() * x.element_size()
-    # a product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224)
     if points == 1:
         each = BESIDE * sample_bytes(attribution, f, x, y) + basis
         return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])), least=each)
     point = max(1, sample_bytes(PLAIN, f, x, y))
     most = max(1, min(MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
-    samples = memory // (BESIDE * points * point + basis)
     vector = ON_THE_WAY * points * x.numel() * x.element_size()
     least = BESIDE * point + basis + vector
+    samples = memory // (BESIDE * points * point + basis + vector)
     if samples >= 1:
         return Plan(min(samples, most), least=least)
     chunk, held = _split(memory - basis - vector, point, usual_chunk(x.device))
     if held >= points:
         return Plan(1, chunk, least=least)
-    copies = max(1, min(SHARING, memory // (4 * vector)))  # a quarter for what they take on the way
+    copies = max(1, min(SHARING, memory // (SHARED_PART * vector)))
     return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x.device)), copies, least)
 
 

@@ -76,7 +76,7 @@ class RunOptions:
     sharing: int = 1  # workers that share the memory
     chunk: int | None = None  # points differentiated together; None: the fastest
     max_hours: float = DEFAULT_MAX_HOURS
-    threads: int | None = None  # of each process; None: all cores, which local workers share
+    threads: int | None = None  # of each process, as long as it lives; None: all cores, which local workers share
 
     def __post_init__(self) -> None:
         parse_bytes(self.memory)
@@ -85,6 +85,11 @@ class RunOptions:
                 raise UsageError(f"{name} must be at least 1, got {value}")
         if not self.max_hours > 0:
             raise UsageError(f"max hours must be positive, got {self.max_hours}")
+
+    def take_threads(self) -> None:
+        """From now on this process has as many as were asked for, which torch does not know by run."""
+        if self.threads:
+            torch.set_num_threads(self.threads)
 
     def torch_device(self) -> torch.device:
         if self.device == "auto":
@@ -231,8 +236,7 @@ class Run:
 
 def open_run(model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions) -> Run:
     """Load what the specifications name, and check it."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
+    options.take_threads()
     loaded, images, device = _load(model, data, config, options)
     run = prepare(loaded, images, config, options, device)
     # what was found out here need not be found out again by every worker
@@ -284,7 +288,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
             check_attack(config, classifier, x[0].numel())
             config = replace(config, k=config.k or default_k(x[0].numel()))
             target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x)
-    findings.append(memory_size(fits, memory))
+    findings += memory_findings(fits, config.chunk, options)
     if not isinstance(config, MaxEpsConfig):
         findings.append(perturbation_size(config, x[0].numel()))
     return Run(
@@ -403,12 +407,22 @@ def perturbation_size(config: RunConfig, d: int) -> Finding:
     return Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?")
 
 
-def memory_size(fits: Plan, memory: int) -> Finding:
-    """Memory that one sample does not fit into is exceeded."""
-    if fits.least <= memory:
-        return Finding("memory", Level.OK, "one sample fits")
-    message = f"one sample takes about {readable_bytes(fits.least)}, more than the {readable_bytes(memory)} of --memory"
-    return Finding("memory", Level.WARN, message, "going on with one at a time; fewer --workers or a larger --memory")
+def memory_findings(fits: Plan, chunk: int | None, options: RunOptions) -> list[Finding]:
+    """What of the run does not fit into its memory."""
+    findings, room = [], parse_bytes(options.memory) // options.sharing
+    if fits.least > room:
+        has = (
+            f"a worker's share of --memory, {readable_bytes(room)}"
+            if options.sharing > 1
+            else f"--memory {options.memory}"
+        )
+        message = f"one sample takes about {readable_bytes(fits.least)}, more than {has}; it is taken all the same"
+        hint = "fewer --workers, or a larger --memory" if options.sharing > 1 else "a larger --memory"
+        findings.append(Finding("memory", Level.WARN, message, hint))
+    if options.chunk and chunk and chunk < options.chunk:
+        message = f"--chunk {options.chunk} does not fit into --memory: {chunk} points go together"
+        findings.append(Finding("memory", Level.WARN, message, "a larger --memory"))
+    return findings
 
 
 def input_size(data: DataSpec) -> int:
@@ -460,6 +474,7 @@ def _rows(
         raise unknown("setting", unexpected[0], [*known, *OUTER])
     config = kind(**{key: _listed(key, value) for key, value in settings.items()})
     options = options or RunOptions(device=_home(model))
+    options.take_threads()
     device, dtype = options.torch_device(), torch_dtype(config)
     beta = outer.pop("softplus_beta", DEFAULT_SOFTPLUS_BETA)
     if isinstance(model, str):
