@@ -351,6 +351,22 @@ def test_couplings_at_the_rounding_level_do_not_overflow_the_sum(rounding: float
     assert exact * (1 - CANCELLATION) <= found <= exact + GRID * (exact - theta) + CANCELLATION * exact
 
 
+@pytest.mark.parametrize(("scale", "told"), [(1e-30, True), (1e-38, False), (0.0, True)])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_map_whose_digits_are_lost_is_not_called_converged(scale: float, told: bool, symmetric: bool) -> None:
+    J = rotated(torch.cat([torch.ones(1), torch.full((249,), 0.5)])).double() * scale
+    found = enclose(J.float(), symmetric, indices=(2,))
+    assert (found.status[0] is SolverStatus.CONVERGED) is told
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.parametrize("failure", [1e-30, 1e-40, 1e-100])
+def test_a_very_small_failure_is_enclosed_without_a_warning(failure: float) -> None:
+    J = Dense(torch.diag_embed(torch.logspace(0, -14, 150, dtype=torch.float64)[None]))
+    found = TopSingularValue(failure=failure)(J, Draws(0, (0,)), purpose="small")
+    assert found.lower.item() <= 1 <= found.upper.item() <= 1.01
+
+
 def test_sections_with_different_numbers_of_steps_are_read_together_as_they_are_alone() -> None:
     alone = [as_section(*many_digits(k, seed=k)) for k in (3, 9, 6)]
     alone[1].broken[0, 4] = True

@@ -101,7 +101,7 @@ def test_vectors_of_one_point_have_the_products_that_they_have_alone(smooth_cnn,
     wide = Hessian(f, z, y, chunk=2, held=held).select(rows)
     assert wide.shape == (len(keep), 25, 25)
     torch.testing.assert_close(wide.matvec(v), expected, rtol=1e-12, atol=1e-14)
-    again = torch.tensor([5, 0, 1, 5])
+    again = torch.tensor([5, 0, 1, -1])
     torch.testing.assert_close(wide.select(again).matvec(v[again]), expected[again], rtol=1e-12, atol=1e-14)
 
 

@@ -85,7 +85,8 @@ class Hessian:
     def select(self, keep: Int64[Tensor, " kept"]) -> "Hessian":
         if self._held is None:
             return self._at(keep)
-        points, rows = (keep if self._rows is None else self._rows[keep]).unique(return_inverse=True)
+        wanted = torch.arange(len(self._points), device=keep.device) if self._rows is None else self._rows
+        points, rows = wanted[keep].unique(return_inverse=True)
         shared = self._at(points)
         shared._rows, shared._places = rows, _places(rows, self._chunk)
         if len(points) == len(self._points):  # the same ones in the same order: what is kept of them is not kept twice

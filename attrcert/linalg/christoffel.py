@@ -16,8 +16,8 @@ from attrcert.linalg.krylov import SPARES, Section
 
 POINTS, ROUNDS = 33, 4  # of the grid for U, and how often it is refined
 # Steps between two rescalings of the sum. In units of the largest coefficient a step multiplies by at most x over the coupling, as a
-# rule 1e6 over rounding; four such steps, squared, stay below 1e300. What overflows all the same errs upwards, or is right: inf is
-# reached, as it should be, and a NaN behind it is not, which enlarges U.
+# rule 1e6 over rounding; four such steps, squared, stay below 1e300. What overflows all the same (failures below 1e-30) errs upwards, or
+# is right: inf is reached, as it should be, and a NaN behind it is not, which enlarges U.
 RESCALE_EVERY = 4
 
 
@@ -50,7 +50,10 @@ def upper_end(
     w: Float64[np.ndarray, " b"],
     sign: Float64[np.ndarray, " b"],
 ) -> Float64[np.ndarray, " b"]:
-    """U from above: it errs upwards, by 1e-4 of U - theta at most; with sign -1 of the negative map, whose top Ritz value is theta."""
+    """U from above: it errs upwards, by 1e-4 of U - theta at most (failures down to 1e-10).
+
+    With sign -1 it is that of the negative map, whose top Ritz value is theta.
+    """
     inner, unit = _in_units(section)
     t, wanted = theta / unit, -np.log(w)
     # U - theta lies between rounding and the root of the first term alone, |U - alpha_1| <= beta_1 / sqrt(w)
@@ -77,6 +80,7 @@ def _coupling(section: Section) -> Float64[np.ndarray, " b"]:
     return section.rounding * (section.blocks - 1)
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def _log_christoffel(section: Section, x: Float64[np.ndarray, "b points"]) -> Float64[np.ndarray, "b points"]:
     """log sum_{j=0..k} p_j(x)^2 at points x of each sample, of the block where it is smallest.
 

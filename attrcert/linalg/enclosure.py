@@ -37,6 +37,8 @@ from attrcert.vocabulary import SolverStatus
 
 # Relative allowance for rounding in the products, outwards on either end.
 ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-5}
+# Below this, products lose digits before they vanish (float32), or their squares do (float64).
+LEAST_SCALE = {torch.float64: 1e-150, torch.float32: 1e-36}
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,13 @@ class TopSingularValue:
         return self._assembled(records, n, self.allowance(J.dtype))
 
     def _reached(self, seen: "_Reading", dtype: torch.dtype, *, exhausted: bool) -> Bool[np.ndarray, " b"]:
-        """Which samples have settled and are enclosed closely enough."""
+        """Which samples have settled and are enclosed closely enough, and are not so small that their digits are lost."""
         margin = self.allowance(dtype) * seen.scale
         lower = seen.lower - margin
         if exhausted:
             return seen.lower + margin <= lower * (1 + self.slack)
-        reached = seen.rise <= self.settled * lower
+        told = (seen.scale == 0) | (seen.scale >= LEAST_SCALE[dtype])
+        reached = told & (seen.rise <= self.settled * lower)
         picked = reached.nonzero()[0]
         if len(picked):
             limit = lower * (1 + NEARLY * self.slack) - margin

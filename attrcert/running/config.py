@@ -13,6 +13,7 @@ from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_bounding, par
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 LABEL_CONSTRAINTS = ("check", "tighten", "off")
 DEFAULT_SOFTPLUS_BETA = 20.0
+LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
 DEFAULT_MEMORY = "4GB"
 DEFAULT_MAX_HOURS = 12.0
 FILLED_IN = ("chunk", "held", "copies")  # of a configuration, by a run; no result depends on them
@@ -60,8 +61,8 @@ class RunConfig:
             parse_eps(eps)
         if len(set(self.eps)) < len(self.eps):
             raise UsageError(f"each eps may be given once, got {', '.join(map(str, self.eps))}")
-        if not 0 < self.failure < 1:
-            raise UsageError(f"failure must be a probability between 0 and 1, got {self.failure}")
+        if not LEAST_FAILURE <= self.failure < 1:
+            raise UsageError(f"failure must be a probability from {LEAST_FAILURE:g} to below 1, got {self.failure}")
         if self.target not in ("predicted", "label") and not self.target.isdecimal():
             raise UsageError(f"target must be predicted, label or a class number, got {self.target!r}")
         _at_least(1, self, "ig_steps")
