@@ -18,7 +18,7 @@ from benchmarks.peers import CHUNK, best_costs, by_attrcert, least_seconds
 from benchmarks.subjects import Subject, bundled, convsmall, random_weights, resnet20
 
 SIDES = (16, 32, 64, 112, 224)
-BATCHES = (1, 4, 16, 64)
+BATCHES = (1, 4, 16, 64, 128)
 RESNET = "torchvision:resnet18"
 # a child's resource usage would begin with what its parent had, so it tells its own peak, in KiB, when it ends
 PROGRAM = """
