@@ -38,7 +38,7 @@ def with_size() -> Grid:
             subject = random_weights("resnet18", RESNET, side, 2, dense=0)
             f, x = subject.classifier, subject.images
             with f.prepared():
-                J = ATTRIBUTIONS.make("saliency", chunk=CHUNK).explain(f, x, f(x).argmax(1)).jacobian
+                J = ATTRIBUTIONS.make("saliency").explain(f, x, f(x).argmax(1)).jacobian
                 J.matvec(torch.ones(J.shape[0], J.shape[2]))
                 (found,) = best_costs((by_attrcert,), J, 2)
             _, peak = _program(weights, _images(Path(folder), side, 2), "--limit", "2", "--label-constraint", "off")

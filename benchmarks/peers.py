@@ -14,7 +14,7 @@ from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.linalg.row_sums import dense
 from attrcert.types import LinearMap
 
-CHUNK = 32  # points differentiated together, for all
+CHUNK = 32  # points differentiated together, for all; at 224 x 224 fewer, as by default
 TOLERANCE = 1e-4  # relative, of xi_max: what every solver is asked for
 ANY = 1e6  # slack that no upper end exceeds for long
 COLUMNS_AT_ONCE = 8  # of a dense matrix

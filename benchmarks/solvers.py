@@ -12,7 +12,6 @@ from attrcert.running.memory import MOST_SAMPLES
 from attrcert.types import LinearMap
 from benchmarks.grids import Grid
 from benchmarks.peers import (
-    CHUNK,
     Cost,
     best_costs,
     by_attrcert,
@@ -48,7 +47,7 @@ class Work:
 
     def jacobian(self) -> LinearMap:
         f, x = self.subject.classifier, self.subject.images
-        made = ATTRIBUTIONS.make(self.attribution, steps=NODES, chunk=CHUNK)
+        made = ATTRIBUTIONS.make(self.attribution, steps=NODES)
         return made.explain(f, x, f(x).argmax(1)).jacobian
 
 

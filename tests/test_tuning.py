@@ -8,6 +8,7 @@ from reference.program import attrcert
 
 from attrcert.certificates.linf_row_sums import check_hours
 from attrcert.errors import UsageError
+from attrcert.linalg.maps import usual_chunk
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
 from attrcert.running.config import BoundConfig
@@ -16,6 +17,12 @@ from attrcert.running.runs import RunOptions, bound, open_run
 from attrcert.running.tuning import fastest_chunk, product_seconds
 
 PLENTY = 10**6
+
+
+@pytest.mark.parametrize(("side", "together"), [(28, 32), (112, 32), (224, 8), (2000, 1)])
+def test_fewer_large_images_than_small_ones_go_together_unless_something_was_measured(side, together):
+    for b in (0, 3):
+        assert usual_chunk(torch.empty(b, 3, side, side, device="meta")) == together
 
 
 class Machine:

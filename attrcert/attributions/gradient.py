@@ -41,7 +41,7 @@ class Hessian:
         held: int | None = None,
     ) -> None:
         self._f, self._points, self._classes = f, points, classes
-        self._chunk, self._held = chunk or usual_chunk(points.device), held
+        self._chunk, self._held = chunk or usual_chunk(points), held
         self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
         self._rows: Tensor | None = None  # the point of each row of a product, where some share theirs
         self._places: list[Tensor] = []
@@ -134,7 +134,7 @@ def gradient(
     f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], *, chunk: int | None = None
 ) -> Float[Tensor, "b n"]:
     """grad f_y(x), without a graph."""
-    size = chunk or usual_chunk(x.device)
+    size = chunk or usual_chunk(x)
     parts = zip(x.split(size), y.split(size), strict=True)
     return torch.cat([_differentiated(f, z, classes, twice=False)[1].flatten(1) for z, classes in parts])
 

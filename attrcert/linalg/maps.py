@@ -8,13 +8,16 @@ from torch import Tensor
 
 from attrcert.types import LinearMap
 
-# Vectors that are multiplied together: more overflow a CPU's cache, fewer leave a GPU idle.
+# Points that are differentiated together: more overflow a CPU's cache, fewer leave a GPU idle.
 TOGETHER = {"cpu": 32, "cuda": 256}
+# Entries of these points: resnet18 at 224 x 224 takes 37 ms a product with 32 points together, 21 with 8; at 112 x 112 it is all one.
+ENTRIES = {"cpu": 1_250_000, "cuda": 10**9}
 
 
-def usual_chunk(device: torch.device) -> int:
-    """How many products of a network to take together, where nothing was measured."""
-    return TOGETHER.get(device.type, TOGETHER["cpu"])
+def usual_chunk(points: Float[Tensor, "b *shape"]) -> int:
+    """How many of such points to differentiate together, where nothing was measured."""
+    kind = points.device.type if points.device.type in TOGETHER else "cpu"
+    return max(1, min(TOGETHER[kind], ENTRIES[kind] // max(1, points.shape[1:].numel())))
 
 
 def copied(J: LinearMap, copies: int) -> LinearMap:

@@ -79,11 +79,11 @@ def plan(
     samples = memory // (BESIDE * points * point + basis + vector)
     if samples >= 1:
         return Plan(min(samples, most), least=least)
-    chunk, held = _split(memory - basis - vector, point, usual_chunk(x.device))
+    chunk, held = _split(memory - basis - vector, point, usual_chunk(x))
     if held >= points:
         return Plan(1, chunk, least=least)
     copies = max(1, min(SHARING, memory // (SHARED_PART * vector)))
-    return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x.device)), copies, least)
+    return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x)), copies, least)
 
 
 def _split(room: int, point: int, most: int) -> tuple[int, int]:

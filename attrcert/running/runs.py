@@ -331,11 +331,11 @@ class _Together:
     @property
     def copies(self) -> int:
         """Vectors of a sample to multiply together where there are few samples, and room for their graphs or none to lose."""
-        return max(self.fits.copies, min(self.fits.samples, usual_chunk(self.x.device) // self.each) // self.batch)
+        return max(self.fits.copies, min(self.fits.samples, usual_chunk(self.x) // self.each) // self.batch)
 
     def chunk(self, config: RunConfig) -> int:
         """How many points to differentiate together: as asked for, or the fastest."""
-        usual = usual_chunk(self.x.device)
+        usual = usual_chunk(self.x)
         if self.options.chunk or not _differentiates_twice(config):
             return min(self.options.chunk or usual, self.fits.chunk or self.options.chunk or usual)
         return fastest_chunk(self._seconds, usual, points=self.samples * self.each, most=self.most)
@@ -347,7 +347,7 @@ class _Together:
             return
         if isinstance(config, BoundConfig) and "row-sums" in config.linf_method:
             n, itemsize = self.x[0].numel(), self.x.element_size()
-            seconds = self._seconds(min(usual_chunk(self.x.device), self.most))
+            seconds = self._seconds(min(usual_chunk(self.x), self.most))
             check_hours(n, itemsize, seconds=seconds, points=self.each, samples=self.samples, hours=hours)
 
     def _seconds(self, size: int) -> float:
