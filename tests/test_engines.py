@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from reference.program import attrcert
@@ -18,7 +19,7 @@ from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
 from attrcert.running.config import BoundConfig
-from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, employ
+from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, WorkersDiedError, employ
 from attrcert.running.local_workers import Processes
 from attrcert.running.runs import RunOptions, Source
 
@@ -193,6 +194,37 @@ def test_two_workers_give_the_rows_of_one_process_though_one_is_killed_in_the_mi
     talk = run.finish()
     assert "a worker died" in talk
     assert_same_rows(run.out, alone)
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_a_scheduler_that_ends_the_program_leaves_a_run_that_says_how_to_go_on(started, alone, engine):
+    run = started("--engine", engine, "--workers", 2, "--batch-size", 1)
+    wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
+    run.process.send_signal(signal.SIGTERM)
+    talk = run.process.communicate(timeout=120)[1]
+    assert run.process.returncode == 4, talk
+    assert "Go on with:" in talk
+    started("--resume", "--batch-size", 1, out=run.out).finish()
+    assert_same_rows(run.out, alone)
+
+
+@pytest.mark.parametrize(("alive", "ended"), [([True, True, False], True), ([True, True, True, True], False)])
+def test_a_ray_whose_own_process_is_gone_is_not_waited_for(monkeypatch, alive, ended):
+    """A result comes at the fifth look, if anybody looks so often."""
+    import ray
+
+    from attrcert.running import ray_workers
+
+    looks, asked = iter([([], 0)] * 4 + [(["result"], 0)]), iter(alive)
+    monkeypatch.setattr(ray, "wait", lambda pending, **_: next(looks))
+    monkeypatch.setattr(ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "here"))
+    others = {"NodeID": "elsewhere", "Alive": False}
+    monkeypatch.setattr(ray, "nodes", lambda: [others, {"NodeID": "here", "Alive": next(asked)}])
+    if ended:
+        with pytest.raises(WorkersDiedError, match="Ray's own process on this machine is gone"):
+            ray_workers._first_of(["result"])
+    else:
+        assert ray_workers._first_of(["result"]) == "result"
 
 
 def test_what_one_engine_left_another_resumes(started, alone, tmp_path):

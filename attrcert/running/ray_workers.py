@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import ray
 
 from attrcert.errors import AttrcertError, UsageError
-from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker
+from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker, WorkersDiedError
 from attrcert.running.runs import Source
+
+PATIENCE = 10.0  # seconds without a result, after which it is asked whether any can come
 
 
 @dataclass
@@ -39,6 +42,7 @@ class Actors:
         if ray.is_initialized():
             return
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody of itself
+        before = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=self.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -46,6 +50,7 @@ class Actors:
                 f"no Ray cluster can be reached at {self.address}: {error}",
                 hint="--ray-address auto finds the one that `ray start` made on this machine; without it Ray starts here",
             ) from error
+        signal.signal(signal.SIGTERM, before)  # Ray would end the program at once, and nothing would say how to go on
 
     @property
     def room(self) -> int:
@@ -71,7 +76,7 @@ class Actors:
 
     def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
         hands = {hand.pending: hand for hand in busy if isinstance(hand, ActorHand)}
-        (ready, *_), _ = ray.wait(list(hands), num_returns=1)
+        ready = _first_of(list(hands))
         try:
             return hands[ready], ray.get(ready)
         except ray.exceptions.RayActorError as error:
@@ -80,6 +85,24 @@ class Actors:
             return hands[ready], Died(f"its actor is gone: {str(error).splitlines()[0]}")
         except ray.exceptions.RayTaskError as error:
             raise _told(error) from error
+
+
+def _first_of(pending: list[Any]) -> Any:
+    """The first result. When Ray's process on this machine is killed, none comes and nobody says so: it is asked for now and then."""
+    while True:
+        ready, _ = ray.wait(pending, num_returns=1, timeout=PATIENCE)
+        if ready:
+            return ready[0]
+        here = ray.get_runtime_context().get_node_id()
+        if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
+            raise WorkersDiedError(
+                "Ray's own process on this machine is gone, and its workers with it",
+                hint="what was finished can be resumed",
+            )
+
+
+def _nodes() -> list[dict[str, Any]]:
+    return ray.nodes()  # type: ignore[no-untyped-call]
 
 
 def _told(error: Exception) -> AttrcertError:
