@@ -49,7 +49,7 @@ def with_size() -> Grid:
         "input",
         "d",
         "ms a sample",
-        "us a sample and pixel",
+        "us a sample and entry",
         "products",
         "outside products",
         "peak of the program, GB",

@@ -429,7 +429,8 @@ def test_another_seed_changes_the_draws_and_not_the_enclosed_value(bound):
         (["--attribution", "salency"], "did you mean 'saliency'"),
         (["--dtype", "float16"], "float32, float64"),
         (["--slack", "1e-9"], "float64"),
-        (["--failure", "2"], "between 0 and 1"),
+        (["--failure", "2"], "from 1e-100 to below 1, got 2"),
+        (["--failure", "1e-101"], "from 1e-100 to below 1, got 1e-101"),
         (["--memory", "lots"], "4GB"),
         (["--memory", "1.2.3GB"], "4GB"),
         (["--memory", "0"], "4GB"),
@@ -778,6 +779,28 @@ def test_sizes_that_a_resumed_run_does_not_take_are_told(attrcert, tmp_path):
     assert "--batch-size 9 is not used: the run began with 1, and goes on with that" in other.err
     assert "--chunk 5 is not used: the run began with 2, and goes on with that" in other.err
     assert "is not used" not in attrcert(*words, "--batch-size", 1, "--resume").err
+
+
+def test_a_run_that_was_too_large_goes_on_with_less(attrcert, tmp_path):
+    out = tmp_path / "out.csv"
+    words = ("bound", "--limit", 6, "--attribution", "ig", "--ig-steps", 4, "--dtype", "float64", "--out", out)
+    assert attrcert(*words, "--batch-size", 3).code == 0
+    manifest = Path(f"{out}.json")
+    whole, told = out.read_text().splitlines(keepends=True), manifest.read_text()
+    for less, said in (
+        (("--batch-size", 1), "--batch-size: the run began with 3 and goes on with 1"),
+        (("--chunk", 2), "and goes on with 2"),
+        (("--memory", "400KB"), "--batch-size: the run began with 3 and goes on with 1"),
+    ):
+        out.write_text("".join(whole[:4]))
+        manifest.write_text(told)
+        resumed = attrcert(*words, *less, "--resume")
+        assert resumed.code == 0, resumed.err
+        assert said in " ".join(resumed.err.split())
+        assert "is not used" not in resumed.err
+        rows = list(csv.DictReader(out.open()))
+        for row, first in zip(rows, csv.DictReader(whole), strict=True):
+            assert float(row["T_e"]) == pytest.approx(float(first["T_e"]), rel=1e-9)
 
 
 # killed runs

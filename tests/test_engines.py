@@ -3,6 +3,7 @@
 import csv
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -225,6 +226,21 @@ def test_a_ray_whose_own_process_is_gone_is_not_waited_for(monkeypatch, alive, e
             ray_workers._first_of(["result"])
     else:
         assert ray_workers._first_of(["result"]) == "result"
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999999"])
+def test_an_address_where_nobody_is_is_refused_at_once(address):
+    done = attrcert("bound", "--limit", 2, "--engine", "ray", "--ray-address", address)
+    assert done.code == 2
+    assert f"no Ray cluster can be reached at {address}" in done.said
+
+
+def test_an_address_that_answers_is_left_to_ray():
+    from attrcert.running.ray_workers import check_answers
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_answers(f"127.0.0.1:{server.getsockname()[1]}")
+    check_answers("auto")
 
 
 def test_what_one_engine_left_another_resumes(started, alone, tmp_path):

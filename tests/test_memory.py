@@ -28,12 +28,12 @@ def planned(sample, attribution, memory: int, vectors: int = 10) -> Plan:
     return plan(attribution, *sample, memory=memory, vectors=vectors)
 
 
-@pytest.mark.parametrize(("text", "size"), [("4GB", 4 * 10**9), ("800M", 8 * 10**8), ("1.5 g", 1.5 * 10**9), ("7", 7)])
+@pytest.mark.parametrize(("text", "size"), [("4GB", 4 * 10**9), ("800M", 8 * 10**8), ("1.5 g", 1.5 * 10**9), ("7B", 7)])
 def test_a_size_is_read_with_its_unit(text, size):
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "4 XB"])
+@pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "0GB", "4", "4 XB"])
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="memory must be a size"):
         parse_bytes(text)
@@ -182,6 +182,12 @@ def test_memory_that_one_sample_does_not_fit_into_is_told_and_the_run_goes_on(at
     assert (short.code, roomy.code) == (0, 0)
     assert "more than --memory 100KB" in short.said
     assert "--memory" not in roomy.said
+
+
+def test_graphs_that_are_built_again_are_told_since_they_take_time():
+    words = ("bound", "--limit", 1, "--attribution", "ig", "--ig-steps", 20)
+    assert "built again for every product" in attrcert(*words, "--memory", "2MB").said
+    assert "built again" not in attrcert(*words, "--memory", "1GB").said
 
 
 def test_workers_are_told_of_their_share_of_the_memory():

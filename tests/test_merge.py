@@ -231,6 +231,15 @@ def test_a_shard_whose_arrays_are_torn_leaves_what_was_merged_before(attacked, t
     assert (tmp_path / "m.csv").read_bytes() == before
 
 
+def test_a_merge_does_not_write_into_what_it_reads(shards, tmp_path):
+    home = shutil.copytree(shards, tmp_path / "home")
+    before = (home / "one.csv").read_bytes()
+    done = attrcert("merge", home / "one.csv", home / "two.csv", "--out", home / "one.csv", "--overwrite")
+    assert done.code == 2
+    assert "is one of the files to join" in done.said
+    assert (home / "one.csv").read_bytes() == before
+
+
 def test_a_union_bound_counts_the_samples_of_all_shards(tmp_path):
     words = ("--smooth", "uniform", "--min-cosine", 0.5, "--samples", 60, "--simultaneous", "--quiet")
     done = attrcert("max-eps", "--limit", 4, "--shard", "1/2", *words, "--out", tmp_path / "s.csv")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from attrcert.cli.console import talk
+from attrcert.errors import UsageError
 
 
 def merge(
@@ -22,6 +23,8 @@ def merge(
     from attrcert.reporting.merging import merge as join
     from attrcert.vocabulary import indices_text
 
+    if any(file.resolve() == out.resolve() for file in files):
+        raise UsageError(f"{out} is one of the files to join", hint="choose another --out")
     merged = join(files)
     beside = merged.write(out, overwrite=overwrite)
     talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")

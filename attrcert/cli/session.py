@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,10 +38,11 @@ def compute(
         _warn_of_findings(run)
     rows: list[Row] = list(file.rows) if file else []
     done = file.finished if file else frozenset()
-    size = fitting(run, engine)
+    size, warn = fitting(run, engine), _silent if quiet else _warn
     if file:  # the same samples together, so that what is left comes out as it would have
-        size = _as_before(file, "batch_size", asked.batch_size, size, quiet=quiet) or size
-        run = run.with_chunk(_as_before(file, "chunk", asked.chunk, run.config.chunk, quiet=quiet))
+        least = run.config.chunk if run.config.held is not None else asked.chunk  # graphs are short of memory
+        size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
+        run = run.with_chunk(_as_before(file, "chunk", least, run.config.chunk, asked=asked.chunk, warn=warn))
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
     if deltas and results.out:
         facts["deltas"] = os.path.relpath(deltas, results.out.parent)
@@ -52,7 +53,7 @@ def compute(
         _manifest(file, facts, total, kept),
         _interruptible(),
         _progress(doing, total, len(done), quiet=quiet) as advance,
-        closing(engine(run, Order(done, size, kept, _silent if quiet else _warn))) as found,
+        closing(engine(run, Order(done, size, kept, warn))) as found,
     ):
         for batch in found:
             with _uninterrupted():
@@ -137,13 +138,21 @@ def _warn_of_findings(run: "Run") -> None:
             _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
 
 
-def _as_before(file: RowFile, name: str, asked: int | None, now: int | None, *, quiet: bool) -> int | None:
-    """The size that a resumed run began with, whatever is asked for now, which is told; or that of a new run."""
+def _as_before(
+    file: RowFile, name: str, most: int | None, now: Any, *, asked: int | None, warn: Callable[[str], None]
+) -> Any:
+    """The size that a resumed run began with, or fewer where fewer are asked for or fit, which is told; or that of a new run."""
     if name not in file.earlier:
         return now
-    before: int | None = file.earlier[name]
-    if asked not in (None, before) and not quiet:
-        _warn(f"--{name.replace('_', '-')} {asked} is not used: the run began with {before}, and goes on with that")
+    before = file.earlier[name]
+    option = f"--{name.replace('_', '-')}"
+    if most is not None and before is not None and most < before:
+        warn(
+            f"{option}: the run began with {before} and goes on with {most}: figures agree with the first ones up to rounding"
+        )
+        return most
+    if asked not in (None, before):
+        warn(f"{option} {asked} is not used: the run began with {before}, and goes on with that")
     return before
 
 

@@ -29,11 +29,11 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def parse_bytes(text: str) -> int:
-    """Sizes such as 4GB or 800M."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)i?B?\s*", text, re.IGNORECASE)
+    """Sizes such as 4GB or 800M; a number without a unit is refused, since nobody means 4 bytes by it."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])i?B?|B)\s*", text, re.IGNORECASE)
     if not match or float(match[1]) <= 0:
         raise UsageError(f"memory must be a size such as 4GB or 800MB, got {text!r}")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 def readable_bytes(count: int) -> str:

@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,15 +42,14 @@ class Actors:
     def __post_init__(self) -> None:
         if ray.is_initialized():
             return
+        if self.address:
+            check_answers(self.address)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a run tells nobody of itself
         before = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=self.address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(
-                f"no Ray cluster can be reached at {self.address}: {error}",
-                hint="--ray-address auto finds the one that `ray start` made on this machine; without it Ray starts here",
-            ) from error
+            raise _unreachable(self.address, error) from error
         signal.signal(signal.SIGTERM, before)  # Ray would end the program at once, and nothing would say how to go on
 
     @property
@@ -85,6 +85,24 @@ class Actors:
             return hands[ready], Died(f"its actor is gone: {str(error).splitlines()[0]}")
         except ray.exceptions.RayTaskError as error:
             raise _told(error) from error
+
+
+def check_answers(address: str) -> None:
+    """Ray itself would try an address where nobody is for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return  # a word such as auto, which Ray looks up
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=PATIENCE).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str | None, error: Exception) -> UsageError:
+    return UsageError(
+        f"no Ray cluster can be reached at {address}: {error}",
+        hint="--ray-address auto finds the one that `ray start` made on this machine; without it Ray starts here",
+    )
 
 
 def _first_of(pending: list[Any]) -> Any:

@@ -417,11 +417,16 @@ def memory_findings(fits: Plan, chunk: int | None, options: RunOptions) -> list[
             else f"--memory {options.memory}"
         )
         message = f"one sample takes about {readable_bytes(fits.least)}, more than {has}; it is taken all the same"
-        hint = "fewer --workers, or a larger --memory" if options.sharing > 1 else "a larger --memory"
+        hint = "fewer --workers or a larger --memory help" if options.sharing > 1 else "a larger --memory helps"
         findings.append(Finding("memory", Level.WARN, message, hint))
+    elif fits.held is not None:
+        message = f"the graphs of {fits.held} points fit into --memory; the others are built again for every product"
+        findings.append(
+            Finding("memory", Level.WARN, message, "that takes up to three times as long; a larger --memory helps")
+        )
     if options.chunk and chunk and chunk < options.chunk:
         message = f"--chunk {options.chunk} does not fit into --memory: {chunk} points go together"
-        findings.append(Finding("memory", Level.WARN, message, "a larger --memory"))
+        findings.append(Finding("memory", Level.WARN, message, "a larger --memory helps"))
     return findings
 
 
