@@ -40,9 +40,9 @@ def compute(
     done = file.finished if file else frozenset()
     size, warn = fitting(run, engine), _silent if quiet else _warn
     if file:  # the same samples together, so that what is left comes out as it would have
-        least = run.config.chunk if run.config.held is not None else asked.chunk  # graphs are short of memory
+        chunk = run.config.chunk if run.config.held is not None else asked.chunk  # what fits where memory is short
         size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
-        run = run.with_chunk(_as_before(file, "chunk", least, run.config.chunk, asked=asked.chunk, warn=warn))
+        run = run.with_chunk(_as_before(file, "chunk", chunk, run.config.chunk, asked=asked.chunk, warn=warn))
     total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
     if deltas and results.out:
         facts["deltas"] = os.path.relpath(deltas, results.out.parent)
