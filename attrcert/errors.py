@@ -1,5 +1,7 @@
 """Errors that a user can act on: what must hold, what came, what to do, and the exit code."""
 
+UNEXPECTED = 70  # the exit code of what should not happen, as sysexits.h has it
+
 
 class AttrcertError(Exception):
     """A message for the user, a hint what to do, and the command line's exit code."""
@@ -45,6 +47,12 @@ class SampleError(InputError):
     def __init__(self, message: str, *, kind: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class FileError(AttrcertError):
+    """A file cannot be written or read though nothing is wrong with what was asked: a full disk, missing rights, too long a name."""
+
+    exit_code = 74
 
 
 class ResumeError(UsageError):
