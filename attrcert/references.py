@@ -59,4 +59,5 @@ PAPERS: dict[str, Paper] = {
         "Crelle 1911",
     ),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
+    "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mpmath import mp
 from reference.climbing import largest_change
 from reference.smooth_networks import ACTIVATIONS, KINDS, chain, classifier, gradient_of
 from torch import Tensor, nn
@@ -328,8 +329,45 @@ def test_attributions_without_a_proof_are_refused(attribution: Attribution, imag
 
 
 def test_the_smaller_of_two_bounds_is_kept_with_its_method() -> None:
-    value = torch.ones(2, 3, dtype=torch.float64)
-    one = ProvedBound(torch.tensor([1.0, 4.0], dtype=torch.float64), value, ("secant", "secant"))
-    other = ProvedBound(torch.tensor([2.0, 3.0], dtype=torch.float64), value, ("interval", "interval"))
+    value, exact = torch.ones(2, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    one = ProvedBound(torch.tensor([1.0, 4.0], dtype=torch.float64), value, ("secant", "secant"), exact)
+    other = ProvedBound(torch.tensor([2.0, 3.0], dtype=torch.float64), value, ("interval", "interval"), exact)
     kept = one.at_most(other)
     assert (kept.upper.tolist(), kept.method) == ([1.0, 3.0], ("secant", "interval"))
+
+
+def cancelling(activation: nn.Module, scale: float, seed: int) -> tuple[Classifier, torch.Tensor]:
+    """One hidden unit of 16 inputs, whose large weights cancel to a z of order one."""
+    rng = torch.Generator().manual_seed(seed)
+    x = torch.rand(1, 1, 4, 4, generator=rng, dtype=torch.float64)
+    w = scale * torch.randn(16, generator=rng, dtype=torch.float64)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(16, 1), activation, nn.Linear(1, 2)).double()
+    network[1].weight.data, network[1].bias.data = w[None], 0.3 - x.flatten(1) @ w
+    network[3].weight.data = torch.tensor([[1.0], [0.0]], dtype=torch.float64)
+    return Classifier(network.requires_grad_(False)), x
+
+
+@NORMS
+@pytest.mark.parametrize("name", ["tanh", "softplus"])
+@pytest.mark.parametrize("scale", [1e3, 1e6, 1e8, 1e12])
+def test_weights_that_cancel_leave_no_bound_too_small(scale: float, name: str, norm: Norm) -> None:
+    """Against the change of the gradient along the weights, both ways, in forty digits; while digits are left, the bound is close."""
+    activation, slope = {
+        "tanh": (nn.Tanh(), lambda z: mp.sech(z) ** 2),
+        "softplus": (nn.Softplus(), lambda z: 1 / (1 + mp.exp(-z))),
+    }[name]
+    for seed in range(10):
+        f, x = cancelling(activation, scale, seed)
+        w, bias = f.network[1].weight[0], f.network[1].bias[0]
+        dual = w.norm() if norm is L2 else w.abs().sum()
+        for move in (1e-6, 1e-2, 0.3):  # of z
+            eps = float(move / dual)
+            upper = float(bound(f, x, eps, norm).upper[0])
+            with mp.workdps(40):
+                z = mp.fdot(w.tolist(), x.flatten().tolist()) + mp.mpf(float(bias))
+                row = mp.sqrt(mp.fsum(mp.mpf(part) ** 2 for part in w.tolist()))
+                way = row if norm is L2 else mp.fsum(abs(mp.mpf(part)) for part in w.tolist())
+                reached = row * max(abs(slope(z + s * eps * way) - slope(z)) for s in (-1, 1))
+            assert upper >= reached
+            if scale * 1e-15 <= 1e-7 * move:
+                assert upper <= 1.001 * reached

@@ -2,15 +2,18 @@
 
 import math
 import textwrap
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from mpmath import mp
 from reference.program import Done, attrcert
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
 import attrcert as library
 from attrcert.attributions.gradient import Saliency
@@ -129,11 +132,94 @@ class Turned(nn.Module):
         return Negated.apply(x.flatten(1)).tanh()[:, :3]
 
 
-@pytest.mark.parametrize("network", [Stopped(), Turned()], ids=["stopped", "turned"])
-def test_a_network_with_gradients_of_its_own_is_refused(network: nn.Module) -> None:
+class Beside(nn.Module):
+    """A large linear part, and a small one that bends and whose gradient is stopped, where a tracer sees it or not."""
+
+    def __init__(self, hidden: bool) -> None:
+        super().__init__()
+        self.hidden, self.straight, self.bent = hidden, nn.Linear(9, 3), nn.Linear(9, 3)
+        for number, part in enumerate((self.straight, self.bent)):
+            part.weight.data = torch.randn(3, 9, generator=torch.Generator().manual_seed(number)) * (1e8, 1)[number]
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        bent = self.bent(flat).tanh()
+        if not self.hidden or isinstance(bent, Tensor):  # what traces it gives no tensor
+            bent = bent.detach()
+        return self.straight(flat) + flat[:, :3].sigmoid() + bent
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        (Stopped(), "no rule for mul under torch.no_grad"),
+        (Turned(), "no rule for mul under torch.no_grad"),
+        (Beside(hidden=False), "no rule for detach"),
+        (
+            Beside(hidden=True),
+            "read another network than the one that runs: their derivatives of the attribution differ",
+        ),
+    ],
+    ids=["stopped", "turned", "detached", "detached unseen"],
+)
+def test_a_network_with_gradients_of_its_own_is_refused(network: nn.Module, said: str) -> None:
     images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(ModelError, match="read another network than the one that runs: their gradients"):
+    with pytest.raises(ModelError, match=said):
         library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
+
+
+class Shifted(nn.Module):
+    """A linear part beside a tanh at the place that float32 does not resolve: exp(15) x - b cancels all but the last digits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.skip, self.out = nn.Linear(1, 2, bias=False), nn.Linear(1, 2, bias=False)
+        self.t, self.b = nn.Parameter(torch.tensor([15.0])), nn.Parameter(torch.tensor([1634508.5]))
+        self.skip.weight.data, self.out.weight.data = torch.tensor([[1e3], [0.0]]), torch.tensor([[1e-7], [0.0]])
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        return self.skip(flat) + self.out(torch.tanh(flat * self.t.exp() - self.b))
+
+
+def test_what_touches_no_input_is_computed_in_float64() -> None:
+    """Against the change of the gradient in forty digits."""
+    (row,) = library.bound(Shifted(), torch.full((1, 1, 1, 1), 0.5), proved=True, eps=1e-7, target="0")
+    with mp.workdps(40):
+        scale, z = mp.exp(15), mp.exp(15) * mp.mpf(0.5) - mp.mpf(1634508.5)
+        slopes = [scale * mp.mpf(float(torch.tensor(1e-7))) * mp.sech(z + scale * d) ** 2 for d in (-1e-7, 0, 1e-7)]
+        moved = float(max(abs(slopes[0] - slopes[1]), abs(slopes[2] - slopes[1])))
+    assert moved <= row["T_proved"] <= 1.5 * moved
+
+
+def test_a_stock_softplus_is_bounded_across_torchs_threshold() -> None:
+    """The network's own gradient, as it runs, on both sides of beta z = 20."""
+    network = nn.Sequential(
+        nn.Flatten(), nn.Linear(1, 1, bias=False), nn.Softplus(), nn.Linear(1, 2, bias=False)
+    ).double()
+    network[1].weight.data.fill_(40.0)
+    network[3].weight.data.fill_(1.0)
+    x = torch.full((1, 1, 1, 1), 0.5 - 1e-12, dtype=torch.float64)
+    (row,) = library.bound(network, x, proved=True, eps=1e-10, dtype="float64", target="0")
+    f, target = Classifier(network), torch.tensor([0])
+    moved = Saliency().value(f, x + 1e-10, target) - Saliency().value(f, x, target)
+    assert float(moved.abs().max()) <= row["T_proved"] <= 1e-14  # the jump, times 40, would be 8e-8
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh(), nn.Softplus(2.0)], ids=["tanh", "softplus"])
+def test_networks_with_parametrised_weights_are_bounded_as_they_are(activation: nn.Module) -> None:
+    """Stock weight norm: the change of the gradient at random perturbations, in float64, stays below."""
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), parametrizations.weight_norm(nn.Linear(9, 1)), activation, nn.Linear(1, 2))
+    x = torch.rand(1, 1, 3, 3)
+    (row,) = library.bound(network, x, proved=True, eps=1e-3, target="0")
+    f, point = Classifier(deepcopy(network).double()), x.double()
+    toward = f.network[1].weight.detach()
+    moves = [s * 1e-3 * (toward / toward.norm()).view(1, 1, 3, 3) for s in (-1, 1)]
+    target = torch.tensor([0])
+    at = Saliency().value(f, point, target)
+    reached = max(float((Saliency().value(f, point + move, target) - at).norm()) for move in moves)
+    assert reached <= row["T_proved"] <= 1.01 * reached
 
 
 @pytest.mark.parametrize("norm", ["l2", "linf"])
@@ -197,13 +283,12 @@ def test_a_cut_file_resumes_to_the_same_rows(on, tmp_path) -> None:
 
 
 class Elsewhere(nn.Module):
-    """Another gradient where pixels are large, which those that are compared first are not."""
+    """Another gradient where pixels are large, which those that are compared first are not, and a tracer does not see."""
 
     def forward(self, x: Tensor) -> Tensor:
         flat = x.flatten(1)
-        with torch.no_grad():
-            held = nn.functional.softplus(500 * (flat - 1.5))
-        return (flat.tanh() + nn.functional.softplus(500 * (flat - 1.5)) - held)[:, :3]
+        bent = nn.functional.softplus(500 * (flat - 1.5))
+        return (flat.tanh() + bent - (bent.detach() if isinstance(bent, Tensor) else bent))[:, :3]
 
 
 def test_an_attribution_that_differs_from_what_runs_is_not_bounded() -> None:

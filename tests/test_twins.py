@@ -340,12 +340,29 @@ def test_softplus_bends_in_float32_as_far_up_as_it_does_in_float64():
     def bend(dtype):
         leaf = t.to(dtype).requires_grad_()
         with Twins(1.0):
-            value = F.softplus(leaf, threshold=40.0).sum()
+            value = F.softplus(leaf).sum()
         (slope,) = torch.autograd.grad(value, leaf, create_graph=True)
         return torch.autograd.grad(slope.sum(), leaf)[0]
 
     # two sigmoids and two products in float32: a few roundings of 6e-8 each
     torch.testing.assert_close(bend(torch.float32).double(), bend(torch.float64), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("beta", [None, 5.0])
+def test_softplus_of_the_networks_own_has_no_jump_of_its_slope(beta: float | None) -> None:
+    """torch's own jumps by 2.06e-9 where beta t passes 20."""
+    t = torch.tensor([4 - 1e-12, 4 + 1e-12], dtype=torch.float64, requires_grad=True)
+    with Twins(beta):
+        (slope,) = torch.autograd.grad(nn.Softplus(5.0)(t).sum(), t)
+    (stock,) = torch.autograd.grad(nn.Softplus(5.0)(t).sum(), t)
+    assert float(stock[1] - stock[0]) == pytest.approx(2.06e-9, rel=1e-2)
+    assert float((slope[1] - slope[0]).abs()) <= 1e-15
+
+
+def test_a_softplus_that_asks_for_an_early_continuation_keeps_it() -> None:
+    t = torch.tensor([3.0], dtype=torch.float64)
+    with Twins(None):
+        assert float(F.softplus(t, threshold=2.0)) == 3.0
 
 
 def test_the_second_derivative_is_there_whichever_derivative_was_asked_for_before():

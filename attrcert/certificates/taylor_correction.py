@@ -17,6 +17,7 @@ from torch import Tensor
 
 from attrcert.certificates.first_order import FirstOrder
 from attrcert.draws import Draws
+from attrcert.linalg.balls import on_sphere
 from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm
 
@@ -60,8 +61,7 @@ def linearise(
     change: Change, J: LinearMap, worst: FirstOrder, *, norm: Norm, draws: Draws, random: int
 ) -> Linearisation:
     """Products with the worst direction and with `random` directions on the norm's unit sphere serve every eps."""
-    normals = draws.normal("eta", random, J.shape[2], like=J)
-    units = normals.sign() if norm.p == torch.inf else normals / normals.norm(p=norm.p, dim=2, keepdim=True)
+    units = on_sphere(draws.normal("eta", random, J.shape[2], like=J), norm)
     pairs = tuple((units[:, i], J.matvec(units[:, i])) for i in range(random))
     return Linearisation(change, worst, J.matvec(worst.direction), pairs)
 

@@ -19,6 +19,11 @@ from attrcert.vocabulary import Norm, NormKind
 NEWTON_STEPS = 12  # breakpoints passed on the way are few: 3 to 6 steps suffice on images
 
 
+def on_sphere(normals: Float[Tensor, "*batch n"], norm: Norm) -> Float[Tensor, "*batch n"]:
+    """Normal vectors moved onto the norm's unit sphere; for linf to its corners, where maps move most."""
+    return normals.sign() if norm.kind is NormKind.LINF else normals / normals.norm(p=norm.p, dim=-1, keepdim=True)
+
+
 @dataclass(frozen=True)
 class Ball:
     """For each row the d with |d|_p <= eps (p = 2 or infinity) and low <= d <= high; low <= 0 <= high."""

@@ -4,6 +4,10 @@ A ReLU network has a zero Hessian almost everywhere, so its Jacobian bounds woul
 `Twins(beta)` every ReLU, as a module, a function or a tensor method, in place or not, is computed as softplus with
 that beta; so are ReLU6, LeakyReLU, PReLU and hardtanh, which are sums of ReLUs. softplus_beta(t) - relu(t) lies in
 [0, ln 2 / beta]. Layers with frozen weights are computed by `frozen` in any case: the same values, cheaper derivatives.
+
+torch continues softplus linearly where beta t > 20, and there its slope jumps by 2e-9: too little for float32 to show, but no bound of
+the gradient's change holds across it. Networks with softplus of their own therefore run with the continuation from 40 on, where the jump
+is below what float64 shows. A network that asks for a continuation below 20 keeps it.
 """
 
 from collections import Counter
@@ -19,6 +23,7 @@ from attrcert.loading import frozen
 
 # softplus is taken as the identity above this value of beta*t, where it differs from it by less than a float64 shows
 _LINEAR_ABOVE = 40.0
+_STOCK_THRESHOLD = 20.0
 
 
 class Twins(TorchFunctionMode):
@@ -44,6 +49,11 @@ class Twins(TorchFunctionMode):
 
 def softplus(t: Tensor, beta: float) -> Tensor:
     return frozen.softplus(t, beta, _LINEAR_ABOVE)
+
+
+def _own_softplus(input: Tensor, beta: float = 1.0, threshold: float = _STOCK_THRESHOLD) -> Tensor:
+    """A softplus of the network's own, without torch's jump."""
+    return frozen.softplus(input, beta, threshold if threshold < _STOCK_THRESHOLD else max(threshold, _LINEAR_ABOVE))
 
 
 def _written(t: Tensor, twin: Callable[[Tensor], Tensor], inplace: bool) -> Tensor:
@@ -106,7 +116,7 @@ _FROZEN: dict[Any, Callable[..., Tensor | None]] = {
     torch.conv2d: frozen.convolution,
     torch.conv3d: frozen.convolution,
     F.batch_norm: frozen.batch_norm,
-    F.softplus: frozen.softplus,
+    F.softplus: _own_softplus,
 }
 
 _TWINS: dict[Any, Callable[..., Tensor | None]] = {

@@ -1,7 +1,7 @@
 """What the bound needs of an affine operation x -> W x + b: itself, its adjoint, and the same with the moduli of W."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,13 @@ Shape = tuple[int, ...]
 
 
 class Operation(Protocol):
-    """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W."""
+    """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W.
 
+    `terms` is at least how many entries a row or a column of W has.
+    """
+
+    @property
+    def terms(self) -> int: ...
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]: ...
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]: ...
     def absolute(self) -> "Operation": ...
@@ -31,5 +36,5 @@ class NonNegative:
             (pulled,) = torch.autograd.grad(self.apply(x), x, u)
         return pulled
 
-    def absolute(self) -> "NonNegative":
+    def absolute(self) -> Any:
         return self

@@ -8,12 +8,12 @@ of the gradients at the nodes, each of which moves by a_k delta,
 M_k and errors_k from `secant` with the radius a_k eps. The last term is of second order and bounded entry by entry.
 
 Guarantee: proved, for the network in exact arithmetic with the activations as written (softplus for a ReLU's twin, without torch's linear
-continuation). Rounding of float64 is covered by `SLACK`, relative to the bound: single neurons, where nothing else is loose, stay 1e-9
-above their exact change; it is too little for weights that cancel to eight digits.
+continuation). Rounding of float64 in the network is bounded (`rounding`) and in the bound; what the last sums and norms take is covered
+by `SLACK`, relative to it: single neurons, where nothing else is loose, stay 1e-9 above their exact change.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int64
@@ -68,12 +68,13 @@ def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
 class ProvedBound:
     """`upper` >= |g(x + delta) - g(x)|_2 for every delta of the ball, by `method`; `value` is g(x).
 
-    `upper` is infinite where the arithmetic overflowed.
+    `upper` is infinite where the arithmetic overflowed. `rounding` is what float64 may take of second derivatives, relative.
     """
 
     upper: Float[Tensor, " b"]
     value: Float[Tensor, "b d"]
     method: tuple[str, ...]
+    rounding: Float[Tensor, " b"]
 
     @property
     def length(self) -> Float[Tensor, " b"]:
@@ -86,7 +87,7 @@ class ProvedBound:
         method = tuple(
             mine if keep else theirs for keep, mine, theirs in zip(kept, self.method, other.method, strict=True)
         )
-        return ProvedBound(torch.minimum(self.upper, other.upper), self.value, method)
+        return replace(self, upper=torch.minimum(self.upper, other.upper), method=method)
 
 
 @dataclass
@@ -97,6 +98,7 @@ class Sums:
     M: Float[Tensor, "b d d"]
     errors: Float[Tensor, " b"]
     each: Float[Tensor, "b d"]
+    rounding: Float[Tensor, " b"]
 
     def bound(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws) -> ProvedBound:
         if D is None:
@@ -108,7 +110,7 @@ class Sums:
         secant, boxes = (part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes))
         method = tuple("secant" if better else "interval" for better in (secant <= boxes).tolist())
         upper = torch.minimum(secant, boxes) * (1 + SLACK)
-        return ProvedBound(upper, mean if D is None else D * mean, method)
+        return ProvedBound(upper, mean if D is None else D * mean, method, self.rounding)
 
 
 def proved_bounds(
@@ -120,10 +122,9 @@ def proved_bounds(
 ) -> list[ProvedBound]:
     """Of each sample, over each of several balls."""
     x = nodes.points[0].flatten(1)
-    mean = torch.zeros_like(x)
+    mean, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
     sums = [
-        Sums(reach, torch.diag_embed(torch.zeros_like(x)), torch.zeros_like(reach.radius), torch.zeros_like(x))
-        for reach in reaches
+        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none.clone(), torch.zeros_like(x), none) for reach in reaches
     ]
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
         point = at_points(network, z, classes)
@@ -133,6 +134,7 @@ def proved_bounds(
             one.M += w * a * moved.M
             one.errors += w * moved.errors(nodes.difference)
             one.each += w * moved.each
+            one.rounding = torch.maximum(one.rounding, point.doubt.share)
     return [one.bound(mean, nodes.difference, draws) for one in sums]
 
 
@@ -174,4 +176,5 @@ def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:
         torch.cat([part.upper for part in parts]),
         torch.cat([part.value for part in parts]),
         tuple(method for part in parts for method in part.method),
+        torch.cat([part.rounding for part in parts]),
     )

@@ -7,7 +7,9 @@ are those of the ends of the interval and of the critical points inside.
 Only s' must be Lipschitz: ELU (alpha 1), whose s'' jumps, is among them.
 
 Notation: value s, slope s', bend s''; `turns` are the zeros of s'', where s' turns, `flexes` those of s''', where s'' turns (and the
-jumps of s'').
+jumps of s''); `quickest` is at least |s'''| over the largest |s''|, `jump` is how far s'' jumps at 0.
+
+z itself may be off: ranges then are those of all points within `off` of it.
 """
 
 from collections.abc import Callable
@@ -22,6 +24,7 @@ from torch import Tensor
 Vector = Float[Tensor, "b n"]
 Function = Callable[[Tensor], Tensor]
 CANCELLATION = 8 * torch.finfo(torch.float64).eps  # of either value, in a difference of two
+STEEPEST = 1.13  # at least |s'| of every curve
 
 
 class Curve(Protocol):
@@ -31,6 +34,10 @@ class Curve(Protocol):
     def turns(self) -> tuple[float, ...]: ...
     @property
     def flexes(self) -> tuple[float, ...]: ...
+    @property
+    def quickest(self) -> float: ...
+    @property
+    def jump(self) -> float: ...
     def value(self, z: Tensor) -> Tensor: ...
     def slope(self, z: Tensor) -> Tensor: ...
     def bend(self, z: Tensor) -> Tensor: ...
@@ -51,6 +58,14 @@ class Range:
     def radius(self) -> Vector:
         return (self.high - self.low) / 2
 
+    @property
+    def largest(self) -> Vector:
+        """The largest modulus."""
+        return torch.maximum(self.low.abs(), self.high.abs())
+
+    def widened(self, by: Vector) -> "Range":
+        return Range(self.low - by, self.high + by)
+
     def __mul__(self, other: "Range") -> "Range":
         ends = torch.stack([a * b for a in (self.low, self.high) for b in (other.low, other.high)])
         return Range(ends.amin(dim=0), ends.amax(dim=0))
@@ -64,22 +79,38 @@ class Range:
         return Range(torch.minimum(self.low, other.low), torch.maximum(self.high, other.high))
 
 
-def slopes(curve: Curve, z: Vector, r: Vector) -> Range:
+def slopes(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Range:
     """s' over [z - r, z + r]."""
-    r = r + CANCELLATION * (z.abs() + r)
-    return _extent(curve.slope, curve.turns, z - r, z + r)
+    return _extent(curve.slope, curve.turns, *_reached(z, r, off))
 
 
-def secants(curve: Curve, z: Vector, r: Vector) -> Range:
+def secants(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Range:
     """(s(z+t) - s(z)) / t over 0 < |t| <= r, and s'(z)."""
     left, right = (_one_side(curve.value, curve.slope, curve.turns, z, t) for t in (-r, r))
-    return left.join(right)
+    bend = _extent(curve.bend, curve.flexes, *_reached(z, r, off))  # by which a secant changes with z
+    return left.join(right).widened(off * bend.largest)
 
 
-def bends(curve: Curve, z: Vector, r: Vector) -> Range:
+def bends(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Range:
     """(s'(z+t) - s'(z)) / t over 0 < |t| <= r, and s''(z) where it exists."""
     left, right = (_one_side(curve.slope, curve.bend, curve.flexes, z, t) for t in (-r, r))
-    return left.join(right)
+    from_z = left.join(right)
+    whole = _extent(curve.bend, curve.flexes, *_reached(z, r, off))
+    third = curve.quickest * curve.bend(z.new_tensor(curve.flexes)).abs().max()
+    crossed = curve.jump / (z.abs() - off).clamp_min(torch.finfo(z.dtype).tiny)  # share of t on which s'' jumps
+    return from_z.widened((off * (third + crossed)).nan_to_num(0.0, torch.inf)).meet(whole.join(from_z))
+
+
+def largest_bend(curve: Curve, z: Vector, r: Vector) -> Vector:
+    """The largest |s''| over [z - r, z + r]."""
+    return _extent(curve.bend, curve.flexes, *_reached(z, r, 0.0)).largest
+
+
+def _reached(z: Vector, r: Vector, off: Vector | float) -> tuple[Vector, Vector]:
+    """The ends of the interval, moved outwards by rounding."""
+    r = r + off
+    r = r + CANCELLATION * (z.abs() + r)
+    return z - r, z + r
 
 
 def _extent(function: Function, critical: tuple[float, ...], low: Vector, high: Vector) -> Range:
@@ -101,8 +132,7 @@ def _one_side(function: Function, derivative: Function, critical: tuple[float, .
     derivatives = _extent(derivative, critical, low, high).join(Range(start, start))
     length = torch.where(t == 0, 1.0, t)
     end = torch.where(t == 0, start, (last - first) / length)
-    steepest = torch.maximum(derivatives.low.abs(), derivatives.high.abs())
-    doubt = (CANCELLATION * (first.abs() + last.abs()) + blur * steepest) / length.abs()
+    doubt = (CANCELLATION * (first.abs() + last.abs()) + blur * derivatives.largest) / length.abs()
     monotone = torch.ones_like(z, dtype=torch.bool)
     for point in critical:
         monotone &= (point <= low + blur) | (high - blur <= point)
@@ -123,11 +153,16 @@ def _normal_share(z: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Softplus:
-    """ln(1 + exp(beta z)) / beta; torch's linear continuation from beta z = 20 on is within 2e-9 / beta of it, its slope within 2e-9."""
+    """ln(1 + exp(beta z)) / beta, without torch's linear continuation (`loading.twins` runs it from beta z = 40 on)."""
 
     beta: float = 1.0
     turns: tuple[float, ...] = ()
     flexes: tuple[float, ...] = (0.0,)
+    jump: float = 0.0
+
+    @property
+    def quickest(self) -> float:
+        return 0.385 * self.beta
 
     def value(self, z: Tensor) -> Tensor:
         return torch.logaddexp(self.beta * z, torch.zeros_like(z)) / self.beta
@@ -143,6 +178,8 @@ class Softplus:
 class Sigmoid:
     turns: tuple[float, ...] = (0.0,)
     flexes: tuple[float, ...] = (-log(2 + sqrt(3)), log(2 + sqrt(3)))
+    quickest: float = 1.3
+    jump: float = 0.0
 
     def value(self, z: Tensor) -> Tensor:
         return torch.sigmoid(z)
@@ -158,6 +195,8 @@ class Sigmoid:
 class Tanh:
     turns: tuple[float, ...] = (0.0,)
     flexes: tuple[float, ...] = (-log(2 + sqrt(3)) / 2, log(2 + sqrt(3)) / 2)
+    quickest: float = 2.6
+    jump: float = 0.0
 
     def value(self, z: Tensor) -> Tensor:
         return torch.tanh(z)
@@ -175,6 +214,8 @@ class Gelu:
 
     turns: tuple[float, ...] = (-sqrt(2), sqrt(2))
     flexes: tuple[float, ...] = (-2.0, 0.0, 2.0)
+    quickest: float = 0.977
+    jump: float = 0.0
 
     def value(self, z: Tensor) -> Tensor:
         return z * _normal_share(z)
@@ -192,6 +233,8 @@ class Silu:
 
     turns: tuple[float, ...] = (-2.399357280515467, 2.399357280515467)
     flexes: tuple[float, ...] = (-3.435840993535111, 0.0, 3.435840993535111)
+    quickest: float = 0.617
+    jump: float = 0.0
 
     def value(self, z: Tensor) -> Tensor:
         return z * torch.sigmoid(z)
@@ -209,6 +252,8 @@ class Elu:
 
     turns: tuple[float, ...] = ()
     flexes: tuple[float, ...] = (0.0,)
+    quickest: float = 1.0
+    jump: float = 1.0
 
     def value(self, z: Tensor) -> Tensor:
         return torch.where(z > 0, z, torch.expm1(z.clamp_max(0.0)))

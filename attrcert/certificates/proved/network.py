@@ -54,6 +54,11 @@ class Step:
         """Whether it only moves entries, so that its result may be a view of its input."""
         return getattr(self.operation, "moves", False)
 
+    @property
+    def terms(self) -> int:
+        """How many entries of its input a result sums at most, and results an entry goes into."""
+        return 0 if self.operation is None else self.operation.terms
+
     @cached_property
     def magnitude(self) -> Operation:
         """The operation with the moduli of its weights."""

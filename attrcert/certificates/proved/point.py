@@ -1,4 +1,4 @@
-"""A network at its points x, exactly: pre-activations z, slopes s'(z), sensitivities F = df/da, and the Jacobians B = dz/dx."""
+"""A network at its points x: z, the slopes s'(z), the sensitivities F = df/da and the Jacobians B = dz/dx, exact but for rounding."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -8,13 +8,17 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.certificates.proved.network import AtActivation, Carried, Network
+from attrcert.certificates.proved.rounding import Doubt, doubts
 
 ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed in
 
 
 @dataclass(frozen=True)
 class Point:
-    """By the number of the activation; `explained` is the unit vector of the explained logit, `gradient` its gradient."""
+    """By the number of the activation; `explained` is the unit vector of the explained logit, `gradient` its gradient.
+
+    `doubt` is what rounding leaves open. B has the slopes as they were computed.
+    """
 
     network: Network
     explained: Float[Tensor, "b k"]
@@ -23,6 +27,7 @@ class Point:
     F: dict[int, Float[Tensor, "b n"]]
     gradient: Float[Tensor, "b d"]
     B: dict[int, Float[Tensor, "c n d"]]
+    doubt: Doubt
 
 
 def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
@@ -55,7 +60,7 @@ def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: I
     one = torch.nn.functional.one_hot(classes, network.steps[-1].size).to(x)
     pulled = network.pull(len(network.steps) - 1, Carried(one[:, None]), sensitivity)
     gradient = torch.zeros_like(x.flatten(1)) if pulled is None else pulled.centre[:, 0]
-    return Point(network, one, z, slope, F, gradient, {})
+    return Point(network, one, z, slope, F, gradient, {}, doubts(network, values, slope, one))
 
 
 def unit_rows(network: Network, activation: int, samples: int, *, like: Tensor) -> Iterator[Float[Tensor, "k n"]]:

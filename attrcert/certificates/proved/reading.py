@@ -25,7 +25,9 @@ from attrcert.loading.classifier import Classifier
 HINTS = {
     "max_pool2d": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
     "relu": activations.AS_SOFTPLUS,
+    "detach": f"the gradient stops there, and so would the bound; {SMOOTHER}",
 }
+MODE = "mode"  # in a node's meta: what its operation ran under, where that changes its gradient or its digits
 
 
 class Written(fx.Proxy):
@@ -56,9 +58,21 @@ class Reader(fx.Tracer):
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module) in MODULES
 
+    def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
+        """The graph itself does not say under which mode of torch an operation stood."""
+        node = super().create_node(*args, **kwargs)
+        if not torch.is_grad_enabled():
+            node.meta[MODE] = "torch.no_grad()"
+        elif torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+            node.meta[MODE] = "torch.autocast"
+        return node
+
 
 def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) -> Network:
-    """The classifier from pixels to logits, with its normalisation and its twins, in float64."""
+    """The classifier from pixels to logits, with its normalisation and its twins, in float64.
+
+    Its network must be in float64 already: what touches no input is computed as it stands.
+    """
     building = Building(shape, device, f.beta)
     pixels = building.input
     if f.mean is not None and f.std is not None:
@@ -67,7 +81,8 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
         pixels = scaling.scaled(building, pixels, 1 / std, -mean / std)
     _without_hooks(f.network)
     try:
-        graph = Reader().trace(f.network)
+        with torch.enable_grad():
+            graph = Reader().trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
         raise ModelError(
             f"the proved bound reads the network with torch.fx, which failed: {type(error).__name__}: {error}",
@@ -107,7 +122,10 @@ def _called(node: fx.Node, root: nn.Module, building: Building, args: Any, kwarg
     rule, name = _rule(node, root), getattr(node.target, "__name__", str(node.target))
     if node.op == "call_module" or _touches(args) or _touches(kwargs):
         try:
-            return _known(rule, name, building, args, kwargs)(building, *args, **kwargs)
+            result = _known(rule, name, building, args, kwargs)(building, *args, **kwargs)
+            if MODE in node.meta and _touches(result):
+                raise Unsupported(f"{name} under {node.meta[MODE]}", f"its gradient is not that of {name}; {SMOOTHER}")
+            return result
         except Unsupported as missing:
             raise ModelError(
                 f"the proved bound has no rule for {missing.what}{_place(node)}", hint=missing.hint

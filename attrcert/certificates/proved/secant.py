@@ -20,6 +20,10 @@ Nothing is dropped: (1) is an identity. What is not known are sigma_l, kappa_l a
 The errors are sums of B_l^T (q_l - centre) D z_l and R_m^T e_m, R_m the Jacobian from e_m to the result. Each is bounded by
 Cauchy-Schwarz with weights, |sum_j u_j w_j v_j| <= |sqrt(w) u| |sqrt(w) v|, by norms that are proved, or row by row.
 
+z, s'(z), F and the products of matrices are known up to rounding (`rounding`). Secants and F are taken over all that they may be; the slope
+at x, off by ds, adds ds D F_l to (1); products with B, C and what follows from them are off by a share of their paths' moduli. The last two
+are carried back to the input entry by entry (`lost`).
+
 As eps -> 0 all radii vanish and M -> H(x): in l2 the bound tends to xi_max eps, in linf to the scaled bound. Without activations
 it is 0.
 
@@ -36,10 +40,8 @@ from torch import Tensor
 from attrcert.certificates.proved.curves import Range, bends, secants, slopes
 from attrcert.certificates.proved.network import Carried
 from attrcert.certificates.proved.point import Point, rows, unit_rows
-from attrcert.certificates.proved.reach import Reach
+from attrcert.certificates.proved.reach import Reach, length
 from attrcert.linalg.proofs import gram_norm, times
-
-ROUNDING = 1e-12  # of a term, in sums of a few thousand: interval arithmetic subtracts what it has added
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Change:
-    """D grad f = M delta + errors over the ball; `each` bounds its entries."""
+    """D grad f = M delta + errors over the ball; `each` bounds its entries, `lost` what rounding takes of them."""
 
     point: Point
     reach: Reach
@@ -65,6 +67,7 @@ class Change:
     q: dict[int, Range]
     M: Float[Tensor, "b d d"]
     each: Float[Tensor, "b d"]
+    lost: Float[Tensor, "b d"]
 
     def errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
         """At least |scale * errors|_2."""
@@ -91,7 +94,7 @@ class Change:
 
         network = self.point.network
         network.pull(len(network.steps) - 1, None, onwards)
-        return total
+        return total + length(self.lost if scale is None else self.lost * scale)
 
 
 def change(point: Point, reach: Reach) -> Change:
@@ -101,13 +104,14 @@ def change(point: Point, reach: Reach) -> Change:
         layers[i] = _forward(point, i, reach, layers)
     F, by_intervals = _intervals(point, layers)
     q: dict[int, Range] = {}
+    turned: dict[int, Tensor] = {}  # at least |D F|
 
     def backwards(i: int, carried: Carried | None) -> Carried | None:
         layer, known = layers[i], point.F[i]
         away = torch.zeros_like(known) if carried is None or carried.radius is None else carried.radius
-        moved = away if carried is None else away + reach.each_row(carried.centre.mT)
+        turned[i] = moved = away if carried is None else away + reach.each_row(carried.centre.mT)
         near = Range(known - moved, known + moved).meet(F[i]).join(Range(known, known))  # x itself, despite rounding
-        q[i] = layer.kappa * near
+        q[i] = layer.kappa * near.widened(point.doubt.F[i])
         centre = q[i].centre[:, None] * layer.C.mT
         if carried is not None:
             centre = centre + point.slope[i][:, None] * carried.centre
@@ -117,10 +121,29 @@ def change(point: Point, reach: Reach) -> Change:
     pulled = point.network.pull(len(point.network.steps) - 1, None, backwards)
     if pulled is None or pulled.radius is None:  # no activation: grad f is constant
         nothing = torch.zeros_like(point.gradient)
-        return Change(point, reach, layers, q, torch.diag_embed(nothing), nothing)
+        return Change(point, reach, layers, q, torch.diag_embed(nothing), nothing, nothing)
     M = pulled.centre.mT.expand(len(point.gradient), -1, -1)
-    each = torch.minimum(reach.each_row(M) + pulled.radius, by_intervals)
-    return Change(point, reach, layers, q, M, each)
+    lost = _lost(point, reach, q, turned)
+    each = torch.minimum(reach.each_row(M) + pulled.radius + lost, by_intervals)
+    return Change(point, reach, layers, q, M, each, lost)
+
+
+def _lost(point: Point, reach: Reach, q: dict[int, Range], turned: dict[int, Tensor]) -> Float[Tensor, "b d"]:
+    """What rounding takes of each entry of the gradient's change."""
+    doubt = point.doubt
+
+    def rounded(i: int, carried: Carried | None) -> Carried | None:
+        products = doubt.unit * q[i].largest * doubt.paths[i] * reach.radius[:, None]
+        here = products + doubt.slope[i] * turned[i]
+        if carried is not None and carried.radius is not None:
+            here = here + (point.slope[i].abs() + doubt.slope[i]) * carried.radius
+        return Carried(torch.zeros_like(here)[:, None], here)
+
+    network = point.network
+    pulled = network.pull(len(network.steps) - 1, None, rounded)
+    assert pulled is not None
+    assert pulled.radius is not None
+    return pulled.radius
 
 
 def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> Layer:
@@ -145,11 +168,12 @@ def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> La
         errors.append(off)
     # without an activation before it, C is B
     C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
+    error = error + point.doubt.unit * point.doubt.paths[i] * reach.radius[:, None]
     each = reach.each_row(C) + error
-    curve = network.curve(i)
-    sigma = secants(curve, z, each)
+    curve, off = network.curve(i), point.doubt.z[i]
+    sigma = secants(curve, z, each, off)
     together = reach.weighted(C, sigma.radius, error, each)
-    return Layer(C, error, each, sigma, bends(curve, z, each), slopes(curve, z, each), together)
+    return Layer(C, error, each, sigma, bends(curve, z, each, off), slopes(curve, z, each, off), together)
 
 
 def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range], Float[Tensor, "b d"]]:
@@ -162,10 +186,10 @@ def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range]
         centre = carried.centre[:, 0]
         F[i] = Range(centre - carried.radius, centre + carried.radius)
         moved = layers[i].slopes * F[i]
-        return Carried(moved.centre[:, None], moved.radius + ROUNDING * moved.centre.abs())
+        return Carried(moved.centre[:, None], moved.radius)
 
     network = point.network
-    given = Carried(point.explained[:, None], torch.zeros_like(point.explained))
+    given = Carried(point.explained[:, None], point.doubt.unit * point.explained)  # the roundings of all that follows
     found = network.pull(len(network.steps) - 1, given, boxed)
     if found is None or found.radius is None:
         return F, torch.zeros_like(point.gradient)

@@ -20,6 +20,11 @@ class Convolution:
     bias: Float[Tensor, " o"] | None
     geometry: tuple[Any, Any, Any, int]
 
+    @property
+    def terms(self) -> int:
+        out, inner, height, width = self.weight.shape
+        return max(out, inner) * height * width
+
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return F.conv2d(x, self.weight, self.bias, *self.geometry)
 

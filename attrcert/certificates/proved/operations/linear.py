@@ -15,6 +15,10 @@ class Linear:
     weight: Float[Tensor, "m n"]
     bias: Float[Tensor, " m"] | None = None
 
+    @property
+    def terms(self) -> int:
+        return max(self.weight.shape)
+
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return F.linear(x, self.weight, self.bias)
 

@@ -18,6 +18,7 @@ class Moving(NonNegative):
 
     move: Callable[[Tensor], Tensor]
     moves: bool = True
+    terms: int = 1
 
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return self.move(x)

@@ -18,6 +18,10 @@ class Scaling:
     scale: Float[Tensor, "..."]
     shift: Float[Tensor, "..."]
 
+    @property
+    def terms(self) -> int:
+        return 1
+
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return x * self.scale + self.shift
 

@@ -1,0 +1,108 @@
+"""What float64 leaves open of a network at its points: bounds of the errors of z, s'(z) and F, and of the products of Jacobians.
+
+A sum of k products computed in floating point is off by at most k u times the sum of their moduli [higham2002accuracy], in whatever
+order. Carried through the steps with the moduli of their weights this bounds the error of every z; s' then is off by at most the largest
+|s''| nearby times that, and F by the same sums on the way back. Where weights cancel, the moduli do not: that is where digits are lost.
+
+Products of Jacobians are not carried one by one. Row i of dz/dx, with any slopes of the activations, is a sum over paths from the input;
+all roundings on the way are at most `unit` times the sum of the paths' moduli, which is `paths` (for unit entries of the input).
+
+Rounding in the curves themselves is taken as a few u of their values.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.certificates.proved.curves import STEEPEST, largest_bend
+from attrcert.certificates.proved.network import Network
+
+EPS = torch.finfo(torch.float64).eps  # 2 u
+FEW = 8  # roundings of a step beyond its sum: bias, scale, the curve
+TWICE = 4  # both factors of a product of Jacobians, and the product
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|, and the sums of moduli of the paths to it.
+
+    `unit` is what all roundings of a path together may take, as a share of its modulus; `share` how much of the width of a curve's bends
+    the error of z is, at most: what the second derivative's relative error is about.
+    """
+
+    z: dict[int, Float[Tensor, "b n"]]
+    slope: dict[int, Float[Tensor, "b n"]]
+    F: dict[int, Float[Tensor, "b n"]]
+    paths: dict[int, Float[Tensor, "1 m"]]
+    unit: float
+    share: Float[Tensor, " b"]
+
+
+def doubts(
+    network: Network,
+    values: list[Tensor],
+    slope: dict[int, Float[Tensor, "b n"]],
+    one: Float[Tensor, "b k"],
+) -> Doubt:
+    """From the computed values of all steps, and the unit vectors of the explained logits."""
+    error, paths = _forward(network, values)
+    z = {i: error[network.before(i)].flatten(1) for i in network.curves}
+    known = {i: values[network.before(i)].flatten(1) for i in network.curves}
+    off = {i: largest_bend(network.curve(i), known[i], z[i]) * z[i] + FEW * EPS * slope[i].abs() for i in z}
+    unit = TWICE * EPS * sum(step.terms + FEW for step in network.steps)
+    share = torch.zeros_like(values[0].flatten(1)[:, 0])
+    for i in z:
+        share = torch.maximum(share, network.curve(i).quickest * z[i].amax(dim=1))
+    return Doubt(
+        z, off, _backward(network, slope, off, one), {i: paths[network.before(i)].flatten(1) for i in z}, unit, share
+    )
+
+
+def _forward(network: Network, values: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+    """Of every step: the error of its values, and the sums of moduli of the paths to it."""
+    error, paths = [EPS * values[0].abs()], [torch.ones_like(values[0][:1])]
+    for step, value in zip(network.steps[1:], values[1:], strict=True):
+        errors, ways = ([part[i] for i in step.inputs] for part in (error, paths))
+        if step.curve is not None:
+            argument = errors[0] + FEW * EPS * values[step.inputs[0]].abs()
+            error.append(STEEPEST * argument + FEW * EPS * value.abs())
+            paths.append(STEEPEST * ways[0])
+        elif step.operation is not None:
+            magnitude, given = step.magnitude, values[step.inputs[0]].abs()
+            rounded = (step.terms + FEW) * EPS
+            error.append(magnitude.apply(errors[0]) + rounded * (magnitude.apply(given) + value.abs()))
+            paths.append(magnitude.apply(ways[0]))
+        else:
+            error.append(sum(errors[1:], errors[0]) + FEW * EPS * value.abs())
+            paths.append(sum(ways[1:], ways[0]))
+    return error, paths
+
+
+def _backward(
+    network: Network, slope: dict[int, Tensor], off: dict[int, Tensor], one: Float[Tensor, "b k"]
+) -> dict[int, Float[Tensor, "b n"]]:
+    """The error of F at every activation."""
+    last = len(network.steps) - 1
+    waiting = {last: (one, torch.zeros_like(one))}
+    found = {i: torch.zeros_like(part) for i, part in slope.items()}
+    for i in range(last, 0, -1):
+        if i not in waiting:
+            continue
+        step, (value, error) = network.steps[i], waiting.pop(i)
+        if step.curve is not None:
+            found[i] = error
+            s, ds = slope[i], off[i]
+            value, error = s * value, (s.abs() + ds) * error + (ds + FEW * EPS * s.abs()) * value.abs()
+        elif step.operation is not None:
+            rounded = error + (step.terms + FEW) * EPS * value.abs()
+            shape = network.steps[step.inputs[0]].shape
+            value, error = (
+                part(given.reshape(-1, *step.shape), shape).flatten(1)
+                for part, given in ((step.operation.adjoint, value), (step.magnitude.adjoint, rounded))
+            )
+        for j in step.inputs:
+            before = waiting.get(j)
+            waiting[j] = (value, error) if before is None else (before[0] + value, before[1] + error)
+    return found
