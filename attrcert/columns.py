@@ -68,7 +68,10 @@ BOUND = (
     ),
     Column("xi_upper", float, "upper end, with probability 1 - failure over the solver's random start", worse="up"),
     Column(
-        "solver_status", str, "converged, exhausted (whole space: exact), or step-limit", words=_words(SolverStatus)
+        "solver_status",
+        str,
+        "converged, exhausted (whole space: exact), step-limit, or rounding (it takes more than the slack: use --dtype float64)",
+        words=_words(SolverStatus),
     ),
     Column("steps", int, "Lanczos steps"),
     Column("residual", float, "relative residual of the singular vector"),
@@ -207,7 +210,16 @@ ATTACK = (
         reached=True,
     ),
     *METRICS.values(),
-    Column("tightness", float, "T_hat_e / T_e; empty where they speak of different models (--measure-on relu)"),
+    Column(
+        "T_hat_floor",
+        float,
+        "what rounding alone may make of T_hat_e; where T_hat_e is not above it, it is noise and is not compared with any bound",
+    ),
+    Column(
+        "tightness",
+        float,
+        "T_hat_e / T_e; empty where they speak of different models (--measure-on relu), or T_hat_e is noise",
+    ),
     Column("violated", bool, "whether T_hat_e exceeds T_e"),
     Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected"),
     Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball"),

@@ -59,6 +59,7 @@ class SolverStatus(StrEnum):
     CONVERGED = "converged"
     EXHAUSTED = "exhausted"  # the Krylov space is the whole space: exact up to rounding
     STEP_LIMIT = "step-limit"
+    ROUNDING = "rounding"  # enclosed, but rounding in the products makes it wider than was asked for
 
 
 class NormKind(StrEnum):

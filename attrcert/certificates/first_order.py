@@ -1,7 +1,7 @@
 """What the bounds have in common: an enclosure of max |J delta|_2 over the unit ball of a norm."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.types import Enclosure, LinearMap
-from attrcert.vocabulary import Norm
+from attrcert.vocabulary import Norm, SolverStatus
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,20 @@ class FirstOrder:
     method: str
     solution: Enclosure | None = None
     scaling: Float[Tensor, "b n"] | None = None
+
+    def off_by(self, product: Float[Tensor, " b"], norm: Norm, slack: float) -> "FirstOrder":
+        """The same where J is off by at most `product` in spectral norm; a solution that is then wider than `slack` says so."""
+        most = product * norm.l2_factor(self.direction.shape[1])  # of |E delta|_2 over the unit ball
+        solution = self.solution
+        if solution is not None:
+            status = tuple(
+                SolverStatus.ROUNDING if lost and one is not SolverStatus.STEP_LIMIT else one
+                for one, lost in zip(solution.status, (most > slack * self.lower).tolist(), strict=True)
+            )
+            lower, upper = (solution.lower - product).clamp_min(0.0), solution.upper + product
+            solution = replace(solution, lower=lower, upper=upper, status=status)
+        lower, upper = (self.lower - most).clamp_min(0.0), self.upper + most
+        return replace(self, lower=lower, upper=upper, solution=solution)
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "FirstOrder":
         """Some of the samples, without the solver's own account of them."""

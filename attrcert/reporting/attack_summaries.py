@@ -44,6 +44,7 @@ class AttackSummary:
     T_c_deg: float | None
     vacuous: int
     angles: int
+    noise: int
     status: dict[str, int]
     metrics: dict[str, float]
     transferred: dict[str, float]
@@ -87,10 +88,17 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         T_c_deg=_mean(usable, "T_c_deg"),
         vacuous=sum(row.get("T_c_deg") is None for row in usable),
         angles=sum(row.get("T_c_deg") is not None for row in usable),
+        noise=sum(_is_noise(row) for row in usable),
         status=dict(Counter(str(row["status"]) for row in rows)),
         metrics={metric: mean for metric, name in others if (mean := _mean(usable, name)) is not None},
         transferred={name: mean for name in extra if (mean := _mean(usable, name)) is not None},
     )
+
+
+def _is_noise(row: Row) -> bool:
+    """Whether rounding alone may have made what the attack reached."""
+    reached, floor = row.get("T_hat_e"), row.get("T_hat_floor")
+    return reached is not None and floor is not None and 0 < _number(reached) <= _number(floor)
 
 
 def _outside(rows: Sequence[Row], name: str, flag: str) -> Outside:
@@ -192,7 +200,13 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
             f"T_proved and its angle: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantees here, over the whole ball. "
             "T_proved/T_hat_e is a mean of ratios: how much larger it is than what the attack reached."
         )
-    if any(part.T_e.mean is not None and part.T_e.compared == 0 for part in attacks):
+    for part in attacks:
+        if part.noise:
+            yield (
+                f"eps {part.eps:.4g}, {part.attack}: T_hat_e of {part.noise} samples is not above what rounding alone can make of it "
+                "(T_hat_floor); it is not compared with the bounds. --dtype float64 lowers that floor."
+            )
+    if any(part.T_e.mean is not None and not part.T_e.compared and not part.noise for part in attacks):
         yield "The attribution was measured on another model than the bounds speak of: they are not compared."
     for part in attacks:
         if part.label_changed:

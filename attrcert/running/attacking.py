@@ -31,8 +31,10 @@ from attrcert.vocabulary import Status
 # `worst` tries all of these: the fixed step wanders where an adapted one settles, which pays off on kinked maps
 WORST = tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
 WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
-# what rounding alone may make of the difference of two maps, relative to their length; below it no bound counts as exceeded
-ROUNDING = {torch.float32: 2e-6, torch.float64: 1e-13}
+# What rounding alone may make of the difference of two maps: so many times what it takes of one, or, where that is not known, this share
+# of their length. A deviation that is not above it is noise.
+TWICE_BOTH = 4.0
+USUAL = {torch.float32: 8e-6, torch.float64: 4e-13}
 Deltas = Callable[[dict[str, Tensor]], None]
 
 
@@ -184,7 +186,7 @@ class Campaign:
             **{METRIC_COLUMNS[metric].name: self._measured(metric, one) for metric in wanted},
             "comparable": [comparable] * b,
             "g_norm": self.reference.map.double().norm(dim=1).tolist(),
-            "rounding": (ROUNDING[one.map.dtype] * self.reference.map.double().norm(dim=1)).tolist(),
+            "T_hat_floor": self._floor(one),
             "found": one.found.tolist(),
             "delta_norm": self.problem.ball.size(one.delta).tolist(),
             **self._target_cells(one),
@@ -192,6 +194,13 @@ class Campaign:
             **ball,
             **self._transferred(one),
         }
+
+    def _floor(self, one: Attacked) -> list[Cell]:
+        """What rounding alone may make of the deviation."""
+        rounding = self.subject.rounding
+        if rounding is not None:
+            return (TWICE_BOTH * rounding.value).tolist()
+        return (USUAL[one.map.dtype] * self.reference.map.double().norm(dim=1)).tolist()
 
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
         figures = METRICS.make(metric, k=self.k)(one.map, self.reference.map, self.problem.shape)
@@ -250,13 +259,12 @@ def _joined(bound: Row, attack: dict[str, Cell]) -> Row:
     """A bound's row and an attack's cells: what one says about the other."""
     cells = {**bound, **attack}
     found, comparable, segments = cells.pop("found"), cells.pop("comparable"), cells.pop("segments", None)
-    rounding = _number(cells.pop("rounding"))
     if segments is not None:
         cells["T_e_ball"] = max(_number(cells["T_e_ball"]), _number(segments))
     if not found and cells["status"] in (Status.OK, Status.MISCLASSIFIED, Status.VACUOUS):
         cells["status"] = Status.LABEL_CHANGED.value
-    reached = cells["T_hat_e"]
-    if not comparable or reached is None:
+    reached, rounding = cells["T_hat_e"], _number(cells["T_hat_floor"])
+    if not comparable or reached is None or 0 < _number(reached) <= rounding:
         return cells
     T_e = _number(cells["T_e"])
     cells["tightness"] = _number(reached) / T_e if T_e > 0 else None

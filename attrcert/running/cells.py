@@ -1,7 +1,7 @@
 """The bounds of one batch, and the cells that they fill."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 
@@ -19,12 +19,16 @@ from attrcert.columns import Cell, Row
 from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
 from attrcert.linalg.balls import Ball
+from attrcert.linalg.maps import usual_chunk
 from attrcert.loading.classifier import Classifier
 from attrcert.running.config import AttackConfig, BoundConfig
-from attrcert.running.methods import attribution_label, certifiers, explainer, solver
+from attrcert.running.methods import attribution_label, certifiers, explainer, network_rounding, solver
 from attrcert.running.proving import Proving
+from attrcert.running.rounding import Measured, Otherwise, Rounding
 from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
+
+LOST = "rounding in {} takes more of the Jacobian than the slack allows: --dtype float64, or smaller weights"
 
 
 @dataclass(frozen=True)
@@ -38,10 +42,16 @@ class Subject:
     target: Int64[Tensor, " b"]
     explained: Explained
     prover: Proving | None = None
+    other: Otherwise | None = None
 
     @property
     def draws(self) -> Draws:
         return Draws(self.config.seed, self.batch.indices)
+
+    @property
+    def allowance(self) -> float | None:
+        """For rounding, where it is not measured."""
+        return network_rounding(self.config, self.f.beta) if self.other is None else None
 
     @property
     def predicted(self) -> Int64[Tensor, " b"]:
@@ -61,11 +71,28 @@ class Subject:
         x = self.batch.images
         return self.attribution.explain(self.f, x + delta.view_as(x), self.target, self.draws).jacobian
 
+    @cached_property
+    def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"]]:
+        """A normal vector, and its product with the Jacobian."""
+        J = self.explained.jacobian
+        w = self.draws.normal("probe", J.shape[2], like=J)
+        return w, J.matvec(w)
+
     def finite(self) -> Bool[Tensor, " b"]:
         """Which samples have a finite attribution and a finite Jacobian, by one product."""
-        J = self.explained.jacobian
-        product = J.matvec(self.draws.normal("probe", J.shape[2], like=J))
-        return (self.explained.value.isfinite() & product.isfinite()).all(dim=1)
+        return (self.explained.value.isfinite() & self.probe[1].isfinite()).all(dim=1)
+
+    @cached_property
+    def rounding(self) -> Rounding | None:
+        """What rounding takes of the attribution and its Jacobian; None where the network does not run in float64."""
+        if self.other is None:
+            return None
+        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)
+        attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
+        measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
+        at_once = max(1, points // getattr(attribution, "points", 1))
+        x = self.batch.images
+        return measured.against(self.other, attribution, x, self.target, self.draws, at_once=at_once)
 
 
 def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> Int64[Tensor, " b"]:
@@ -79,7 +106,12 @@ def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> 
 
 
 def explain(
-    f: Classifier, batch: Batch, logits: Float[Tensor, "b k"], config: BoundConfig, prover: Proving | None = None
+    f: Classifier,
+    batch: Batch,
+    logits: Float[Tensor, "b k"],
+    config: BoundConfig,
+    prover: Proving | None = None,
+    other: Otherwise | None = None,
 ) -> Subject:
     """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
     if isinstance(config, AttackConfig) and config.measure_on == "relu":
@@ -88,7 +120,7 @@ def explain(
     target = explained_class(logits, batch, config.target)
     draws = Draws(config.seed, batch.indices)
     explained = explainer(config, f.mean).explain(f, batch.images, target, draws)
-    return Subject(f, batch, config, logits, target, explained, prover)
+    return Subject(f, batch, config, logits, target, explained, prover, other)
 
 
 def bound_subject(subject: Subject) -> dict[int, list[Row]]:
@@ -101,7 +133,9 @@ def bound_subject(subject: Subject) -> dict[int, list[Row]]:
 def bound_all(subject: Subject) -> "Bounded":
     """The bounds of a batch, for every eps."""
     config, J = subject.config, subject.explained.jacobian
-    found = [certify(J, subject.draws) for certify in certifiers(config, subject.f.beta)]
+    found = [certify(J, subject.draws) for certify in certifiers(config, subject.allowance)]
+    if subject.rounding is not None:
+        found = [one.off_by(subject.rounding.product, config.delta_norm, config.slack) for one in found]
     worst = best_of(found)
     near = None
     if config.label_constraint != "off":
@@ -178,7 +212,7 @@ class Bounded:
 
     def status(self, i: int, *, vacuous: bool) -> Status:
         solution = self._winner(i).solution
-        unsure = solution is not None and solution.status[i] is SolverStatus.STEP_LIMIT
+        unsure = solution is not None and solution.status[i] in (SolverStatus.STEP_LIMIT, SolverStatus.ROUNDING)
         if unsure and self.subject.prover is None:  # what is proved does not hang on the first-order solver
             return Status.NOT_CONVERGED
         if vacuous:
@@ -193,6 +227,8 @@ class Bounded:
         cells: dict[str, Cell] = {"linf_method": winner.method} if linf else {}
         if solution is None:
             return cells
+        if solution.status[i] is SolverStatus.ROUNDING:
+            cells["message"] = LOST.format(self.subject.config.dtype)
         cells |= {
             "solver_status": solution.status[i].value,
             "steps": int(solution.steps[i]),
@@ -273,7 +309,7 @@ class Bounded:
         worst = self.worst.select(lost)
         norm = self.subject.config.delta_norm
         tau = None if norm.kind is NormKind.LINF else norm.l2_factor(self.subject.explained.jacobian.shape[2]) ** 2
-        bound = LabelDual(solver(self.subject.config, self.subject.f.beta))(
+        bound = LabelDual(solver(self.subject.config, self.subject.allowance))(
             self.subject.explained.jacobian.select(lost),
             worst,
             Margins(self.margins.a[lost], self.margins.b[lost]),
@@ -281,6 +317,9 @@ class Bounded:
             tau=tau,
             draws=self.subject.draws.select(lost),
         )
+        if self.subject.rounding is not None:
+            n = self.subject.explained.jacobian.shape[2]
+            bound = bound + eps * norm.l2_factor(n) * self.subject.rounding.product[lost.cpu()]
         cells: list[Cell] = [None] * len(self.subject.batch.indices)
         for i, value, plain in zip(lost.tolist(), bound.tolist(), (eps * worst.upper).tolist(), strict=True):
             cells[i] = min(value, plain)

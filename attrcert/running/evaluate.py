@@ -15,6 +15,7 @@ from attrcert.running.cells import Subject, explain
 from attrcert.running.config import BoundConfig, RunConfig
 from attrcert.running.methods import attribution_label, torch_dtype
 from attrcert.running.proving import Proving
+from attrcert.running.rounding import Otherwise
 from attrcert.types import Batch
 
 Warn = Callable[[str], None]
@@ -133,12 +134,15 @@ class _Work:
 
 
 def with_derivatives(
-    config: BoundConfig, rows_of: Callable[[Subject], dict[int, list[Row]]], prover: Proving | None = None
+    config: BoundConfig,
+    rows_of: Callable[[Subject], dict[int, list[Row]]],
+    prover: Proving | None = None,
+    other: Otherwise | None = None,
 ) -> RowsOf:
     """Rows that need the attribution's derivatives; a sample whose are not finite is set apart and the others go on."""
 
     def rows(classifier: Classifier, batch: Batch, logits: Tensor) -> dict[int, list[Row]]:
-        subject = explain(classifier, batch, logits, config, prover)
+        subject = explain(classifier, batch, logits, config, prover, other)
         finite = subject.finite()
         if finite.all():
             return rows_of(subject)

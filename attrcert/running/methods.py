@@ -16,7 +16,7 @@ from attrcert.certificates.linf_corollary import LinfCorollary
 from attrcert.certificates.linf_row_sums import LinfRowSums
 from attrcert.certificates.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
-from attrcert.linalg.enclosure import TopSingularValue
+from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
 from attrcert.running.config import FILLED_IN, AttackConfig, BoundConfig, RunConfig, SmoothConfig
 from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind
@@ -35,8 +35,9 @@ def network_rounding(config: BoundConfig, beta: float | None) -> float:
     return 1e-9 if config.dtype == "float64" else max(1e-4, 5e-6 * (beta or 0.0))
 
 
-def solver(config: BoundConfig, beta: float | None) -> TopSingularValue:
-    rounding = network_rounding(config, beta)
+def solver(config: BoundConfig, allowance: float | None) -> TopSingularValue:
+    """`allowance` is for rounding in the network; None where that is measured."""
+    rounding = ROUNDING[torch_dtype(config)] if allowance is None else allowance
     if config.slack < 4 * rounding:
         raise UsageError(
             f"slack must be at least {4 * rounding:g} in {config.dtype} at this softplus beta, got {config.slack}",
@@ -89,18 +90,18 @@ def canonical(config: RunConfig) -> RunConfig:
     return config
 
 
-def certifiers(config: BoundConfig, beta: float | None) -> tuple[Certifier, ...]:
-    """The theorems to apply; the smallest of their bounds is reported."""
+def certifiers(config: BoundConfig, allowance: float | None) -> tuple[Certifier, ...]:
+    """The theorems to apply; the smallest of their bounds is reported. `allowance` as in `solver`."""
     if config.delta_norm.kind is not NormKind.LINF:
         return (
             CrossEntropyHessian(config.delta_norm)
             if config.loss_hessian
-            else L2Spectral(config.delta_norm, solver(config, beta)),
+            else L2Spectral(config.delta_norm, solver(config, allowance)),
         )
     made: dict[str, Certifier] = {
-        "scaled": LinfScaled(solver(config, beta), copies=config.copies),
-        "row-sums": LinfRowSums(rounding=network_rounding(config, beta), copies=config.copies),
-        "corollary": LinfCorollary(solver(config, beta)),
+        "scaled": LinfScaled(solver(config, allowance), copies=config.copies),
+        "row-sums": LinfRowSums(rounding=allowance, copies=config.copies),
+        "corollary": LinfCorollary(solver(config, allowance)),
     }
     return tuple(made[method] for method in dict.fromkeys(config.linf_method))
 

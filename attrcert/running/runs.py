@@ -41,6 +41,7 @@ from attrcert.running.inverting import invert_subject
 from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan, readable_bytes
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
+from attrcert.running.rounding import Otherwise, otherwise
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
 from attrcert.running.tuning import fastest_chunk, product_seconds
@@ -62,6 +63,12 @@ LISTS = (
     "max_deviation",
     "max_cosine_distance",
     "max_angle",
+)
+UNMEASURED = Finding(
+    "rounding",
+    Level.WARN,
+    "not measured: the model does not run in float64",
+    "a usual allowance is made for it instead",
 )
 REPORTED_VERSIONS = ("attrcert", "torch", "torchvision", "numpy", "scipy")
 
@@ -128,6 +135,7 @@ class Run:
     points: int
     target: Tensor | None = None
     prover: Proving | None = None
+    other: Otherwise | None = None
     source: Source | None = None
     limit: Limit = field(default_factory=Limit)
 
@@ -176,9 +184,10 @@ class Run:
             return partial(smooth_rows, config=config, points=self.points, samples=len(self.data.selected))
         assert isinstance(config, BoundConfig)
         if isinstance(config, AttackConfig):
-            return with_derivatives(config, partial(attack_subject, setting=Setting(self.target, save)), self.prover)
+            attacked = partial(attack_subject, setting=Setting(self.target, save))
+            return with_derivatives(config, attacked, self.prover, self.other)
         rows_of = invert_subject if isinstance(config, MaxEpsConfig) else bound_subject
-        return with_derivatives(config, rows_of, self.prover)
+        return with_derivatives(config, rows_of, self.prover, self.other)
 
     def with_chunk(self, chunk: int | None) -> "Run":
         """The same with another number of points differentiated together."""
@@ -279,8 +288,10 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         config = replace(config, chunk=together.chunk(config), held=fits.held, copies=together.copies)
         points = fits.samples
         size = noisy_samples(x, memory) if isinstance(config, SmoothConfig) else points
-        target, prover = None, None
+        target, prover, other = None, None, None
         if isinstance(config, BoundConfig):
+            other = otherwise(classifier, x)
+            findings += [] if other else [UNMEASURED]
             prover = proving(config, classifier, attribution, x, memory)
         if isinstance(config, AttackConfig):
             if measured is None:  # nothing was replaced: the network is its own twin
@@ -304,6 +315,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
         points=options.batch_size or points,
         target=target,
         prover=prover,
+        other=other,
     )
 
 
