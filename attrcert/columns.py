@@ -41,7 +41,8 @@ COMMON = (
     Column(
         "status",
         str,
-        "ok, misclassified, vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
+        "ok, everywhere (max-eps --proved: the threshold is kept as far as two images can be apart), misclassified, "
+        "vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
         "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
         "no iterate kept the label), not-converged, or error:<kind>",
         words=(*_words(Status), *(f"error:{kind}" for kind in ERROR_KINDS)),

@@ -37,8 +37,9 @@ _MEANINGS = {
 
 
 class Status(StrEnum):
-    """How a sample's row ended; `error:<kind>` stands beside these."""
+    """How a sample's row ended, from the best to the worst; `error:<kind>` stands beside these."""
 
+    EVERYWHERE = "everywhere"
     OK = "ok"
     MISCLASSIFIED = "misclassified"
     VACUOUS = "vacuous"
@@ -97,6 +98,10 @@ class Norm:
         if self.p == 1:
             return math.inf
         return 1.0 if math.isinf(self.p) else self.p / (self.p - 1)
+
+    def pixel_range(self, d: int) -> float:
+        """The largest distance of two images of d pixels in [0, 1]."""
+        return d ** (1 / self.p)
 
     def l2_factor(self, d: int) -> float:
         """max |delta|_2 over |delta|_p <= 1 in d dimensions (wang2023practical, Corollary 1)."""

@@ -1,5 +1,6 @@
 """`--proved` from the outside: rows, tables, refusals, and the inverse, on networks that users bring."""
 
+import json
 import math
 import textwrap
 from copy import deepcopy
@@ -19,6 +20,7 @@ import attrcert as library
 from attrcert.attributions.gradient import Saliency
 from attrcert.draws import Draws
 from attrcert.errors import ModelError
+from attrcert.loading.architectures import softplus_mlp
 from attrcert.loading.classifier import Classifier
 from attrcert.running.config import BoundConfig
 from attrcert.running.proving import proving
@@ -236,6 +238,26 @@ def test_the_bound_at_the_largest_eps_keeps_the_threshold_and_slightly_above_it_
             at = on("bound", *words).rows[0]
             figure = float(at["T_proved"]) if word == "--max-deviation" else float(at["angle_proved_deg"])
             assert (figure <= value * (1 + 1e-6)) is kept
+
+
+@pytest.mark.parametrize(("norm", "largest"), [("l2", 3.0), ("linf", 1.0)])
+def test_what_holds_as_far_as_images_can_be_apart_is_claimed_so_far_and_no_farther(
+    norm: str, largest: float, tmp_path
+) -> None:
+    """A gradient that hardly turns: the threshold is kept in the whole ball, and the row says at which radius that was shown."""
+    network = softplus_mlp(inputs=9, classes=2, hidden=1)
+    network[1].weight.data.fill_(1e-3)
+    arguments = json.dumps({"inputs": 9, "classes": 2, "hidden": 1})
+    metadata = {"attrcert.arch": "softplus-mlp", "attrcert.arch_args": arguments}
+    save_file(network.state_dict(), tmp_path / "flat.safetensors", metadata)
+    np.savez(tmp_path / "data.npz", images=np.full((1, 3, 3), 0.5, dtype=np.float32))
+    words = ("max-eps", tmp_path / "flat.safetensors", tmp_path / "data.npz", "--proved", "--norm", norm)
+    words += ("--max-deviation", 1e-3, "--max-deviation", 1e-12)
+    kept, lost = attrcert(*words, "--format", "csv").rows
+    assert (kept["status"], float(kept["eps_max"])) == ("everywhere", pytest.approx(largest))
+    assert lost["status"] == "ok"
+    assert 0 < float(lost["eps_max"]) < largest
+    assert "everywhere: the threshold is kept at the largest eps that was tested" in attrcert(*words).shown
 
 
 def test_the_tables_say_which_figures_are_guarantees(on) -> None:

@@ -27,6 +27,7 @@ COLOURS = (
     "#57a8a0",
 )  # on white and on black
 STATUS_COLOURS = {
+    Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",
     Status.MISCLASSIFIED: "#c7a02c",
     Status.VACUOUS: "#e0813c",

@@ -7,6 +7,10 @@ from attrcert.reporting.cases import CaseSummary, LowStatistic, asked_for, figur
 from attrcert.reporting.summaries import Statistic, Summary, TextTable
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
+EVERYWHERE = (
+    "everywhere: the threshold is kept at the largest eps that was tested, the largest distance of two images; "
+    "eps_max is that distance."
+)
 CERTIFIED = (
     "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise; "
     "C/M is the share of its largest possible length that was certified."
@@ -45,6 +49,7 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
             _counts(summary),
             f"{guarantee}: {Guarantee(guarantee).meaning}. "
             + (kept if proved else "Below eps_max the bound keeps the threshold; an attack may not."),
+            *([EVERYWHERE] if any(row["status"] == Status.EVERYWHERE for row in rows) else []),
         ),
     )
 

@@ -99,15 +99,7 @@ def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
 
 
 def _severity(status: str) -> int:
-    order = (
-        Status.OK,
-        Status.MISCLASSIFIED,
-        Status.VACUOUS,
-        Status.ABSTAINED,
-        Status.INFEASIBLE,
-        Status.LABEL_CHANGED,
-        Status.NOT_CONVERGED,
-    )
+    order = tuple(Status)
     return order.index(Status(status)) if status in order else len(order)
 
 

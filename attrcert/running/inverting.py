@@ -86,6 +86,8 @@ def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> R
         "threshold": threshold,
         "eps_max": eps if eps < float("inf") else None,
     }
+    if config.proved and eps >= config.delta_norm.pixel_range(bounded.subject.batch.images[0].numel()):
+        cells["status"] = Status.EVERYWHERE.value
     if eps == float("inf"):  # J = 0: no first-order figure limits eps
         cells["status"] = Status.VACUOUS.value
     if not bounded.worst.upper[i].isfinite():

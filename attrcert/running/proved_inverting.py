@@ -1,8 +1,9 @@
 """`max-eps --proved`: the largest eps at which the proved bound keeps a threshold, by a bracketing search.
 
 What holds in a ball holds in every smaller one, so any eps whose bound keeps the threshold is an answer. The search ends where one a
-millionth larger does not keep it, or after 60 bounds with the largest that did. The bound is nearly a power of eps between two points,
-which is how the next one is chosen.
+millionth larger does not keep it, or after 60 bounds with the largest that did, or at the largest distance of two images: no perturbation
+of an image into another is longer, and nothing is claimed of longer ones. The bound is nearly a power of eps between two points, which is
+how the next one is chosen.
 """
 
 from collections.abc import Callable
@@ -22,19 +23,18 @@ Vector = Float[Tensor, " b"]
 
 
 def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], guess: Vector) -> Vector:
-    """Per sample; `allowed` is the deviation that the threshold allows for an attribution of that length.
-
-    Infinite where the bound still holds for perturbations longer than any difference of two images.
+    """Per sample, at most the largest distance of two images; `allowed` is the deviation that the threshold allows for an attribution
+    of that length.
     """
     prover = subject.prover
     assert prover is not None
     x = subject.batch.images
-    beyond = 2.0 * x[0].numel() ** 0.5
+    most = subject.config.delta_norm.pixel_range(x[0].numel())
 
     def at(eps: Vector) -> ProvedBound:
         return prover(x, subject.target, [eps], subject.draws)[0]
 
-    eps = guess.clamp(SMALLEST, beyond)
+    eps = guess.clamp(SMALLEST, most)
     low, below = torch.zeros_like(eps), torch.zeros_like(eps)
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
     for number in range(MOST):
@@ -43,11 +43,11 @@ def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], gu
         kept = upper <= deviation
         low, below = torch.where(kept, eps, low), torch.where(kept, upper, below)
         high, above = torch.where(kept, high, eps), torch.where(kept, above, upper)
-        met = (high.isfinite() & (high - low <= CLOSE * high)) | (low >= beyond) | (deviation <= 0)
+        met = (high.isfinite() & (high - low <= CLOSE * high)) | (low >= most) | (deviation <= 0)
         if bool(met.all()):
             break
-        eps = _between(low, below, high, above, deviation, halve=number % 3 == 2)
-    return torch.where(deviation <= 0, 0.0, torch.where(low >= beyond, torch.inf, low))
+        eps = _between(low, below, high, above, deviation, halve=number % 3 == 2).clamp_max(most)
+    return torch.where(deviation <= 0, 0.0, low)
 
 
 def _between(low: Vector, below: Vector, high: Vector, above: Vector, wanted: Vector, *, halve: bool) -> Vector:

@@ -413,7 +413,7 @@ def check_attack(config: AttackConfig, classifier: Classifier, n: int) -> None:
 def perturbation_size(config: RunConfig, d: int) -> Finding:
     """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
     norm, largest = config.delta_norm, max(config.eps)
-    if largest <= d ** (1 / norm.p):
+    if largest <= norm.pixel_range(d):
         return Finding("eps", Level.OK, "within the pixel range")
     message = f"eps {largest:g} is larger than any difference of two images in {norm}"
     return Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?")
