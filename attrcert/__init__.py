@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from attrcert.loading.classifier import Classifier as Classifier
     from attrcert.loading.datasets import DataSpec as DataSpec
     from attrcert.metrics import METRICS as METRICS
-    from attrcert.records import RowFile as RowFile
     from attrcert.reporting.summaries import summarise as summarise
+    from attrcert.rowfiles import RowFile as RowFile
     from attrcert.running.catalogue import families as families
     from attrcert.running.config import AttackConfig as AttackConfig
     from attrcert.running.config import BoundConfig as BoundConfig
@@ -33,7 +33,7 @@ _HOMES = {
     "Draws": "attrcert.draws",
     "METRICS": "attrcert.metrics",
     "ModelSpec": "attrcert.loading.checkpoints",
-    "RowFile": "attrcert.records",
+    "RowFile": "attrcert.rowfiles",
     "RunOptions": "attrcert.running.runs",
     "TopSingularValue": "attrcert.linalg.enclosure",
     "attack": "attrcert.running.runs",

@@ -1,18 +1,19 @@
-"""Rows and the files they live in: an append-only CSV and its manifest."""
+"""Rows as the text of a CSV, and back: what a kill tore off is left out, and what is damaged is refused with its place."""
 
 import csv
 import io
-import json
-import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
-from attrcert.columns import COLUMNS, Cell, Column, Row
-from attrcert.errors import ResumeError, UsageError
+from attrcert.columns import Cell, Column, Row
+from attrcert.errors import ResumeError
+from attrcert.schemas import columns_at, migrated, schema_of
 
-SCHEMA = 1
+WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+NOT_FINITE = ("inf", "-inf", "nan")  # as they are rendered; any other text that means one is damaged
+MEND = "mend or delete that row, or use --overwrite to start anew"
 
 
 def render(value: Cell) -> str:
@@ -37,134 +38,66 @@ def to_csv(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) -> s
     return stream.getvalue()
 
 
+def to_bytes(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) -> bytes:
+    """As it is in files; names of files, which messages have, need not be text."""
+    return to_csv(rows, columns, header=header).encode("utf-8", "backslashreplace")
+
+
 def read_rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Cell]]:
     """The whole rows of a CSV; a torn last line is left out."""
-    content = path.read_bytes()
+    return rows_in(path.read_bytes(), columns, path)
+
+
+def rows_in(content: bytes, columns: Sequence[Column], path: Path) -> list[dict[str, Cell]]:
+    """The rows of a CSV of this or an older schema, as this one has them."""
+    try:
+        lines = list(csv.reader(io.StringIO(_untorn(content, path).decode("utf-8"), newline="")))
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise ResumeError(f"{path} cannot be read: {error}", hint="restore it, or use --overwrite") from error
+    header = lines[0] if lines else []
+    schema = schema_of(header, columns)
+    if schema is None:
+        raise ResumeError(_other_columns(header, columns, path), hint="choose another --out, or --overwrite")
+    there = columns_at(columns, schema)
+    return [migrated(_row(line, there, f"row {n} of {path}"), schema) for n, line in enumerate(lines[1:], 2) if line]
+
+
+def _untorn(content: bytes, path: Path) -> bytes:
+    """Without what a kill left of the last row, which may have several lines; a quote that is lost elsewhere is damage."""
     whole = content[: content.rfind(b"\n") + 1]
-    while whole.count(b'"') % 2:  # torn inside a quoted cell of several lines
-        whole = whole[: whole.rfind(b"\n", 0, -1) + 1]
-    reader = csv.DictReader(io.StringIO(whole.decode(), newline=""))
-    names = [column.name for column in columns]
-    if reader.fieldnames != names:
-        raise ResumeError(
-            f"{path} has other columns than this version writes", hint="choose another --out, or --overwrite"
-        )
-    kinds = {column.name: column.kind for column in columns}
-    rows = []
-    for number, line in enumerate(reader, 2):
-        try:
-            rows.append({name: parse(text, kinds[name]) for name, text in line.items()})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ResumeError(
-                f"row {number} of {path} cannot be read: {error}", hint="mend or delete that row, or use --overwrite"
-            ) from error
-    return rows
+    end, odd = len(whole), whole.count(b'"') % 2
+    while odd:
+        start = whole.rfind(b"\n", 0, end - 1) + 1
+        odd ^= whole.count(b'"', start, end) % 2
+        end = start
+    cells = whole.partition(b"\n")[0].count(b",")
+    for line in whole[end:].split(b"\n")[1:]:
+        if re.match(rb"\d+,", line) and line.count(b",") >= cells:
+            place = whole.count(b"\n", 0, end) + 1
+            raise ResumeError(f"line {place} of {path} has a quote that does not end", hint=MEND)
+    return whole[:end]
 
 
-class RowFile:
-    """The CSV of a run and the manifest beside it; every batch is flushed, and a killed run can go on.
-
-    `identity` is what makes two runs the same run: a run is resumed only where it is equal.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        command: str,
-        identity: Mapping[str, Any],
-        *,
-        columns: Sequence[Column] | None = None,
-        rows_per_sample: int | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-    ) -> None:
-        self.path, self.columns = path, columns or COLUMNS[command]
-        self._rows_per_sample = rows_per_sample or len(identity["eps"])
-        self.rows: list[dict[str, Cell]] = []
-        self.earlier: Mapping[str, Any] = {}
-        self._head = {"schema": SCHEMA, "command": command, "identity": json.loads(json.dumps(identity, default=str))}
-        if resume and overwrite:
-            raise UsageError("--resume and --overwrite exclude each other")
-        if not path.parent.is_dir():
-            raise UsageError(f"there is no folder {path.parent} to write {path.name} into")
-        if path.is_dir():
-            raise UsageError(f"the rows go into a file, and {path} is a folder")
-        if path.exists() and not (resume or overwrite):
-            raise UsageError(f"{path} exists", hint="--resume continues that run, --overwrite replaces it")
-        if overwrite and path.exists() and not path.read_bytes().startswith(b"index,"):
-            raise UsageError(f"{path} is not a file that attrcert wrote, and is not overwritten")
-        if resume and path.exists():
-            self._continue()
-        else:
-            _replace(path, to_csv([], self.columns, header=True))
-
-    @property
-    def finished(self) -> frozenset[Cell]:
-        """The samples whose rows are all there."""
-        return frozenset(row["index"] for row in self.rows)
-
-    @property
-    def manifest_path(self) -> Path:
-        return self.path.with_name(self.path.name + ".json")
-
-    def append(self, rows: Sequence[Row]) -> None:
-        """The rows of whole samples, in one write."""
-        with self.path.open("a") as stream:
-            stream.write(to_csv(rows, self.columns, header=False))
-            stream.flush()
-            os.fsync(stream.fileno())
-        self.rows += [dict(row) for row in rows]
-
-    def write_manifest(self, facts: Mapping[str, Any]) -> None:
-        """The run's identity and whatever else is known of it."""
-        _replace(self.manifest_path, json.dumps({**self._head, **facts}, indent=2, default=str) + "\n")
-
-    def _continue(self) -> None:
-        """Keep the finished samples of an earlier run of the same identity; cut what a kill tore."""
-        self.earlier = _read_manifest(self.manifest_path)
-        theirs, ours = self.earlier.get("identity", {}), self._head["identity"]
-        differing = [
-            f"{key} was {theirs.get(key)!r} and is {ours.get(key)!r}"
-            for key in sorted(theirs.keys() | ours.keys())
-            if theirs.get(key) != ours.get(key)
-        ]
-        if differing or self.earlier.get("schema") != SCHEMA:
-            raise ResumeError(
-                f"{self.path} belongs to another run: {'; '.join(differing) or 'another schema'}",
-                hint="choose another --out, or --overwrite",
-            )
-        rows = read_rows(self.path, self.columns)
-        counts = Counter(row["index"] for row in rows)
-        self.rows = [row for row in rows if counts[row["index"]] == self._rows_per_sample]
-        _replace(self.path, to_csv(self.rows, self.columns, header=True))
+def _other_columns(header: Sequence[str], columns: Sequence[Column], path: Path) -> str:
+    known = {column.name for column in columns}
+    unknown = [name for name in header if name not in known]
+    if unknown and known <= set(header):
+        return f"{path} has the column {unknown[0][:40]!r}, which a later version or another run writes"
+    return f"{path} has other columns than this run writes"
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
-    """A file whole or not at all, with the rights that any new file gets here (safetensors would let nobody else read)."""
-    part = path.with_name(path.name + ".part")
+def _row(line: Sequence[str], columns: Sequence[Column], place: str) -> dict[str, Cell]:
+    if len(line) != len(columns):
+        raise ResumeError(f"{place} has {len(line)} cells, and the header {len(columns)}", hint=MEND)
+    return {column.name: _cell(text, column, place) for column, text in zip(columns, line, strict=True)}
+
+
+def _cell(text: str, column: Column, place: str) -> Cell:
     try:
-        part.touch()
-        mode = part.stat().st_mode
-        write(part)
-        part.chmod(mode)
-        part.replace(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
-
-
-def _replace(path: Path, text: str) -> None:
-    write_whole(path, lambda part: part.write_text(text))
-
-
-def _read_manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = json.loads(path.read_text())
-    except FileNotFoundError as error:
-        raise ResumeError(
-            f"cannot resume: there is no manifest {path.name} beside the CSV", hint="use --overwrite"
-        ) from error
-    except json.JSONDecodeError as error:
-        raise ResumeError(f"cannot resume: the manifest {path.name} is not JSON", hint="use --overwrite") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("identity"), dict):
-        raise ResumeError(f"cannot resume: {path.name} is not a manifest", hint="use --overwrite")
-    return manifest
+        cell = parse(text, column.kind)
+        if isinstance(cell, float) and not math.isfinite(cell) and text not in NOT_FINITE:
+            raise ValueError
+    except (ValueError, KeyError):
+        said = f"{column.name} must be {WORDS[column.kind]} or empty, got {text[:40]!r}"
+        raise ResumeError(f"{place} cannot be read: {said}", hint=MEND) from None
+    return cell

@@ -12,17 +12,21 @@ PACKAGE = Path(attrcert.__file__).parent
 # a layer sees the layers before it and itself; the names of one layer do not see each other
 LAYERS = (
     {"errors", "references", "arrays"},
-    {"vocabulary"},
-    {"columns", "draws"},
-    {"types", "records", "pictures"},
-    {"registry"},
+    {"vocabulary", "files"},
+    {"columns", "draws", "locks"},
+    {"types", "schemas", "pictures"},
+    {"registry", "records", "manifests"},
+    {"rowfiles"},
     {"linalg", "geometry"},
     {"attributions", "metrics", "loading"},
     {"certificates", "attacks"},
     {"running"},
     {"cli"},
 )
-REPORTING_SEES = {"errors", "arrays", "vocabulary", "columns", "records", "pictures", "reporting"}
+REPORTING_SEES = {
+    "errors", "arrays", "vocabulary", "files", "columns", "locks", "schemas", "records", "manifests", "rowfiles",
+    "pictures", "reporting",
+}  # fmt: skip
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 

@@ -1,6 +1,7 @@
 """Rows survive the way to disk and back, whatever kills the run in between."""
 
 import csv
+import hashlib
 import json
 import math
 from pathlib import Path
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 
 from attrcert.columns import COLUMNS, Column
 from attrcert.errors import ResumeError, UsageError
-from attrcert.records import SCHEMA, RowFile, parse, read_rows, render, to_csv
+from attrcert.records import parse, read_rows, render, to_csv
+from attrcert.rowfiles import RowFile
+from attrcert.schemas import SCHEMA, SETTINGS
 
 BOUND = COLUMNS["bound"]
 IDENTITY = {"attribution": "saliency", "eps": (0.1, 0.2), "seed": 0}
@@ -40,12 +43,15 @@ def path(tmp_path) -> Path:
     return tmp_path / "out.csv"
 
 
+def opened(path: Path, identity: dict = IDENTITY, **how) -> RowFile:
+    return RowFile(path, "bound", identity, columns=BOUND, cases=[{"eps": eps} for eps in IDENTITY["eps"]], **how)
+
+
 def started(path: Path, samples: int = 3) -> RowFile:
-    """A run that wrote some samples and its manifest."""
-    file = RowFile(path, "bound", IDENTITY)
-    file.write_manifest({"state": "running"})
-    for index in range(samples):
-        file.append(sample(index))
+    """A run that wrote some samples and its manifest, and is gone."""
+    with opened(path) as file:
+        for index in range(samples):
+            file.append(sample(index))
     return file
 
 
@@ -88,7 +94,8 @@ def test_cells_that_a_row_lacks_are_empty(path):
 
 
 def test_what_was_appended_is_on_disk_at_once(path):
-    file = started(path, samples=2)
+    started(path, samples=2)
+    file = opened(path, resume=True)
     assert [r["index"] for r in read_rows(path, BOUND)] == [0, 0, 1, 1]
     file.append(sample(2))
     assert [r["index"] for r in read_rows(path, BOUND)] == [0, 0, 1, 1, 2, 2]
@@ -104,16 +111,16 @@ def test_a_last_line_torn_anywhere_is_dropped(path):
 
 
 def test_a_line_torn_inside_a_character_is_dropped(path):
-    file = started(path, samples=1)
-    file.append(sample(1, message="größe.png"))
+    started(path, samples=1)
+    opened(path, resume=True).append(sample(1, message="größe.png"))
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rfind("ö".encode()) + 1])
     assert [r["index"] for r in read_rows(path, BOUND)] == [0, 0, 1]
 
 
 def test_a_message_of_two_lines_torn_between_them_is_dropped(path):
-    file = started(path, samples=1)
-    file.append(sample(1, message="first\nsecond"))
+    started(path, samples=1)
+    opened(path, resume=True).append(sample(1, message="first\nsecond"))
     whole = path.read_bytes()
     path.write_bytes(whole[: whole.rfind(b"second")])
     assert [r["index"] for r in read_rows(path, BOUND)] == [0, 0, 1]
@@ -123,30 +130,32 @@ def test_resuming_keeps_whole_samples_and_drops_partial_ones(path):
     started(path, samples=3)
     whole = path.read_text()
     path.write_text(whole[: whole.rstrip("\n").rfind("\n") + 1])  # the last sample has lost one of its two rows
-    resumed = RowFile(path, "bound", IDENTITY, resume=True)
+    resumed = opened(path, resume=True)
     assert resumed.finished == {0, 1}
     assert len(resumed.rows) == 4
-    assert read_rows(path, BOUND) == resumed.rows
+    assert "1 samples lack rows and are computed again" in resumed.notes[0]
+    resumed.append(sample(2))
+    assert path.read_text() == whole
 
 
 def test_a_resumed_file_goes_on_where_the_torn_line_was(path):
     started(path, samples=2)
     expected = path.read_text()
     path.write_text(expected[:-30])
-    resumed = RowFile(path, "bound", IDENTITY, resume=True)
+    resumed = opened(path, resume=True)
     assert resumed.finished == {0}
     resumed.append(sample(1))
     assert path.read_text() == expected
 
 
 def test_resuming_without_an_earlier_file_starts_one(path):
-    assert RowFile(path, "bound", IDENTITY, resume=True).finished == frozenset()
+    assert opened(path, resume=True).finished == frozenset()
     assert path.exists()
 
 
 def test_resuming_a_file_of_which_only_the_header_was_written_starts_over(path):
     started(path, samples=0)
-    assert RowFile(path, "bound", IDENTITY, resume=True).finished == frozenset()
+    assert opened(path, resume=True).finished == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -162,7 +171,7 @@ def test_another_runs_file_is_refused_by_the_differing_keys(path, change, said):
     started(path)
     before = path.read_text()
     with pytest.raises(ResumeError) as caught:
-        RowFile(path, "bound", {**IDENTITY, **change}, resume=True)
+        opened(path, {**IDENTITY, **change}, resume=True)
     assert said in caught.value.message
     assert caught.value.message.count(" was ") == 1
     assert caught.value.exit_code == 2
@@ -172,7 +181,7 @@ def test_another_runs_file_is_refused_by_the_differing_keys(path, change, said):
 def test_every_differing_key_is_named(path):
     started(path)
     with pytest.raises(ResumeError, match=r"attribution was .*; seed was "):
-        RowFile(path, "bound", {**IDENTITY, "seed": 1, "attribution": "x"}, resume=True)
+        opened(path, {**IDENTITY, "seed": 1, "attribution": "x"}, resume=True)
 
 
 def test_another_schema_is_refused(path):
@@ -180,14 +189,14 @@ def test_another_schema_is_refused(path):
     manifest = json.loads(file.manifest_path.read_text())
     file.manifest_path.write_text(json.dumps({**manifest, "schema": SCHEMA + 1}))
     with pytest.raises(ResumeError, match="schema"):
-        RowFile(path, "bound", IDENTITY, resume=True)
+        opened(path, resume=True)
 
 
 def test_other_columns_are_refused(path):
     started(path)
     path.write_text("index,eps\n0,0.1\n")
     with pytest.raises(ResumeError, match="columns"):
-        RowFile(path, "bound", IDENTITY, resume=True)
+        opened(path, resume=True)
 
 
 @pytest.mark.parametrize("manifest", [None, "", "{", "[]", "3"], ids=["gone", "empty", "torn", "a list", "a number"])
@@ -197,14 +206,14 @@ def test_a_manifest_that_cannot_be_read_is_refused(path, manifest):
     if manifest is not None:
         file.manifest_path.write_text(manifest)
     with pytest.raises(ResumeError, match="manifest"):
-        RowFile(path, "bound", IDENTITY, resume=True)
+        opened(path, resume=True)
 
 
 def test_an_existing_file_is_neither_replaced_nor_continued_unasked(path):
     started(path)
     before = path.read_text()
     with pytest.raises(UsageError) as caught:
-        RowFile(path, "bound", IDENTITY)
+        opened(path)
     assert "--resume" in caught.value.hint
     assert "--overwrite" in caught.value.hint
     assert path.read_text() == before
@@ -212,47 +221,52 @@ def test_an_existing_file_is_neither_replaced_nor_continued_unasked(path):
 
 def test_overwriting_starts_over(path):
     started(path)
-    assert RowFile(path, "bound", {**IDENTITY, "seed": 1}, overwrite=True).finished == frozenset()
+    assert opened(path, {**IDENTITY, "seed": 1}, overwrite=True).finished == frozenset()
     assert read_rows(path, BOUND) == []
 
 
 def test_resume_and_overwrite_exclude_each_other(path):
     with pytest.raises(UsageError, match="exclude"):
-        RowFile(path, "bound", IDENTITY, resume=True, overwrite=True)
+        opened(path, resume=True, overwrite=True)
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path):
     with pytest.raises(UsageError, match="there is no folder"):
-        RowFile(tmp_path / "gone" / "out.csv", "bound", IDENTITY)
+        opened(tmp_path / "gone" / "out.csv")
 
 
 def test_a_folder_in_the_files_place_is_a_usage_error(tmp_path):
     (tmp_path / "out.csv").mkdir()
     with pytest.raises(UsageError):
-        RowFile(tmp_path / "out.csv", "bound", IDENTITY, overwrite=True)
+        opened(tmp_path / "out.csv", overwrite=True)
 
 
 def test_the_manifest_holds_schema_command_identity_and_facts(path):
-    file = RowFile(path, "bound", IDENTITY)
-    file.write_manifest({"state": "complete", "versions": {"torch": "2.13"}})
+    file = opened(path)
+    file.append(sample(3))
+    file.write_manifest({"versions": {"torch": "2.13"}})
     assert file.manifest_path.name == "out.csv.json"
     assert json.loads(file.manifest_path.read_text()) == {
         "schema": SCHEMA,
+        "settings": SETTINGS,
         "command": "bound",
         "identity": {**IDENTITY, "eps": [0.1, 0.2]},
         "state": "complete",
+        "rows": 2,
+        "status": {"ok": 2},
+        "rows_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "versions": {"torch": "2.13"},
     }
 
 
 def test_no_half_written_file_is_left_behind(path):
-    started(path).write_manifest({"state": "complete"})
-    RowFile(path, "bound", IDENTITY, resume=True)
+    started(path).write_manifest({})
+    opened(path, resume=True)
     assert sorted(p.name for p in path.parent.iterdir()) == ["out.csv", "out.csv.json"]
 
 
 def test_a_file_that_attrcert_did_not_write_is_not_overwritten(tmp_path):
     (tmp_path / "weights.pt").write_bytes(b"PK precious")
     with pytest.raises(UsageError, match="not overwritten"):
-        RowFile(tmp_path / "weights.pt", "bound", {"eps": [0.1]}, overwrite=True)
+        opened(tmp_path / "weights.pt", overwrite=True)
     assert (tmp_path / "weights.pt").read_bytes() == b"PK precious"

@@ -40,24 +40,22 @@ def execute(
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
-    from attrcert.arrays import jacobian_file
+    from attrcert.files import check_target
     from attrcert.reporting.promises import broken
-    from attrcert.running.jacobians import check_jacobians, write_jacobians
+    from attrcert.running.jacobians import check_jacobians
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)
+    for path in (results.out, deltas):
+        if path:
+            check_target(path)
     rules = results.rules(config.columns, config.cases)
     engine = choices.made_engine()
     asked = choices.options()
     run = open_run(model, data, config, asked)
     if jacobians:
         check_jacobians(run, jacobians)
-    rows = compute(run, asked, results, engine, deltas=deltas)
-    if results.out and results.overwrite:
-        jacobian_file(results.out).unlink(missing_ok=True)  # of the run that was there before
-    if jacobians and results.out:
-        for failed in write_jacobians(run, jacobians, jacobian_file(results.out)):
-            talk(failed, style="yellow")
+    rows = compute(run, asked, results, engine, deltas=deltas, jacobians=jacobians)
     verdict = _judged(run, rows, rules)
     summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)

@@ -9,6 +9,7 @@ import typer
 
 from attrcert.cli.console import talk
 from attrcert.errors import UsageError
+from attrcert.files import check_target, write_text
 
 if TYPE_CHECKING:
     from attrcert.reporting.gates import Gate
@@ -176,12 +177,11 @@ def _check(path: Path | None) -> None:
     """A report replaces a report, and nothing else."""
     from attrcert.reporting.verdict_texts import JUNIT_MARK
 
+    if path is None or not os.path.isdir(path.parent):  # which is told after the verdict
+        return
+    check_target(path)
     try:
-        if (
-            path is not None
-            and path.is_file()
-            and JUNIT_MARK not in path.read_text(encoding="utf-8", errors="replace")[:500]
-        ):
+        if path.is_file() and JUNIT_MARK not in path.read_text(encoding="utf-8", errors="replace")[:500]:
             raise UsageError(
                 f"{path} exists and is not a JUnit report that attrcert wrote", hint="choose another --junit"
             )
@@ -194,10 +194,10 @@ def _write(verdict: "Verdict", path: Path | None) -> None:
     from attrcert.reporting.verdict_texts import junit, step_summary, verdict_markdown
 
     if path is not None:
-        _to_file(path, junit(verdict), "w")
+        write_text(path, junit(verdict))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        _to_file(Path(summary), step_summary(verdict_markdown(verdict) + "\n", _size(Path(summary))), "a")
+        _add_to(Path(summary), step_summary(verdict_markdown(verdict) + "\n", _size(Path(summary))))
 
 
 def _size(path: Path) -> int:
@@ -207,9 +207,9 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _to_file(path: Path, text: str, mode: str) -> None:
+def _add_to(path: Path, text: str) -> None:
     try:
-        with path.open(mode, encoding="utf-8", errors="backslashreplace") as stream:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

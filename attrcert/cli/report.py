@@ -1,13 +1,13 @@
 """`attrcert report`: CSVs as one page to look at."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from attrcert.cli.console import talk
 from attrcert.errors import UsageError
+from attrcert.files import cannot_write, check_target, make_folder, write_bytes, write_text
 
 if TYPE_CHECKING:
     from attrcert.reporting.pages import Page
@@ -71,13 +71,12 @@ def _check(target: Path) -> None:
     """A report replaces a report, and nothing else."""
     from attrcert.reporting.documents import is_report
 
+    check_target(target)
     try:
-        if not target.parent.is_dir():
-            raise UsageError(f"there is no folder {target.parent} to write {target.name} into")
-        if target.is_dir() or (target.exists() and not is_report(target)):
+        if target.exists() and not is_report(target):
             raise UsageError(f"{target} exists and is not a report that attrcert wrote", hint="choose another -o")
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+        raise cannot_write(target, error) from error
 
 
 def _write(page: "Page", target: Path | None, format_: str) -> None:
@@ -87,13 +86,7 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
     if target is None:
         typer.echo(content)
         return
-    try:
-        with TemporaryDirectory(dir=target.parent, prefix=".attrcert-report-") as beside:
-            part = Path(beside) / "part"
-            part.write_text(content, encoding="utf-8", errors="backslashreplace")
-            part.replace(target)
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {error.strerror}") from error
+    write_text(target, content)
     for missing in page.missing:
         talk(missing, style="yellow")
     talk(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {page.samples.note}")
@@ -104,14 +97,21 @@ def _draw(page: "Page", folder: Path) -> None:
 
     from attrcert.reporting.figures import MARK
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}
-        for path in files:
-            if path.exists() and MARK.encode() not in path.read_bytes()[:4096]:
-                raise UsageError(f"{path} exists and is not a figure that attrcert drew", hint="choose another --plots")
-        for path, (plot, kind) in files.items():
-            path.write_bytes(plot.render(kind))
-    except OSError as error:
-        raise UsageError(f"the figures cannot be written into {folder}: {error.strerror}") from error
+    make_folder(folder)
+    files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}
+    for path in files:
+        check_target(path)
+        if path.exists() and not _begins_with(path, MARK):
+            raise UsageError(f"{path} exists and is not a figure that attrcert drew", hint="choose another --plots")
+    for path, (plot, kind) in files.items():
+        write_bytes(path, plot.render(kind))
     talk(f"{len(page.plots)} figures in {folder}")
+
+
+def _begins_with(path: Path, mark: str) -> bool:
+    """Whether the mark is near the beginning of a file."""
+    try:
+        with path.open("rb") as stream:
+            return mark.encode() in stream.read(4096)
+    except OSError as error:
+        raise cannot_write(path, error) from error

@@ -4,124 +4,174 @@ import os
 import shlex
 import signal
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from attrcert.arrays import JACOBIANS, delta_key, jacobian_file
 from attrcert.cli.console import stderr, talk
 from attrcert.cli.options import OutputGroup
 from attrcert.columns import Row
-from attrcert.records import RowFile
+from attrcert.errors import AttrcertError
+from attrcert.files import remove
+from attrcert.manifests import COMPLETE, RUNNING
 
 if TYPE_CHECKING:
+    from attrcert.rowfiles import RowFile
     from attrcert.running.deltas import DeltaFile
     from attrcert.running.engines import Engine
     from attrcert.running.runs import Run, RunOptions
 
+DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}
+
 
 def compute(
-    run: "Run", asked: "RunOptions", results: OutputGroup, engine: "Engine", *, deltas: Path | None = None
+    run: "Run",
+    asked: "RunOptions",
+    results: OutputGroup,
+    engine: "Engine",
+    *,
+    deltas: Path | None = None,
+    jacobians: Sequence[int] = (),
 ) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
-    from attrcert.running.engines import Order, fitting
+    from attrcert.running.engines import Order
 
-    kept = _delta_file(deltas, results)
-    file, quiet = _row_file(run, results, deltas), results.quiet
-    if kept:
-        _begin(kept, file)
-    if not quiet:
-        _warn_of_findings(run)
-    rows: list[Row] = list(file.rows) if file else []
-    done = file.finished if file else frozenset()
-    size, warn = fitting(run, engine), _silent if quiet else _warn
-    if file:  # the same samples together, so that what is left comes out as it would have
-        chunk = run.config.chunk if run.config.held is not None else asked.chunk  # what fits where memory is short
-        size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
-        run = run.with_chunk(_as_before(file, "chunk", chunk, run.config.chunk, asked=asked.chunk, warn=warn))
-    total, facts = len(run.data.indices), {**run.environment(), "batch_size": size, "chunk": run.config.chunk}
-    if deltas and results.out:
-        facts["deltas"] = os.path.relpath(deltas, results.out.parent)
-    doing = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}[
-        run.config.command
-    ]
-    with (
-        _manifest(file, facts, total, kept),
-        _interruptible(),
-        _progress(doing, total, len(done), quiet=quiet) as advance,
-        closing(engine(run, Order(done, size, kept, warn))) as found,
-    ):
-        for batch in found:
-            with _uninterrupted():
-                if file:
-                    file.append(batch)
-                rows += batch
-            advance(len({row["index"] for row in batch}))
-    if kept:
-        kept.finish()
+    quiet, total = results.quiet, len(run.data.indices)
+    warn = _silent if quiet else _warn
+    with _interruptible(), _books(total) as books:
+        with _uninterrupted():
+            books.open(run, results, deltas)
+        if not quiet:
+            _warn_of_findings(run)
+        for note in books.notes:
+            warn(note)
+        rows: list[Row] = list(books.file.rows) if books.file else []
+        done = books.file.finished if books.file else frozenset()
+        run, size = _as_begun(run, asked, engine, books.file, warn)
+        books.begin({**run.environment(), "batch_size": size, "chunk": run.config.chunk})
+        with (
+            _progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
+            closing(engine(run, Order(done, size, books.kept, warn))) as found,
+        ):
+            for batch in found:
+                with _uninterrupted():
+                    if books.file:
+                        books.file.append(batch)
+                    rows += batch
+                advance(len({row["index"] for row in batch}))
+        books.finish(run, jacobians)
     order = {index: place for place, index in enumerate(run.data.indices)}
     return sorted(rows, key=lambda row: order[int(row["index"] or 0)])
 
 
-def _row_file(run: "Run", results: OutputGroup, deltas: Path | None) -> RowFile | None:
-    if results.out is None:
-        return None
-    config = run.config
-    return RowFile(
-        results.out,
-        config.command,
-        {**run.identity(), **({"save_deltas": True} if deltas else {})},
-        columns=config.columns,
-        rows_per_sample=len(config.cases),
-        resume=results.resume,
-        overwrite=results.overwrite,
-    )
+@dataclass
+class _Books:
+    """The files that a run writes, and what it tells of itself; they are nobody else's until they are closed."""
 
+    file: "RowFile | None" = None
+    kept: "DeltaFile | None" = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    begun: bool = False
 
-def _delta_file(path: Path | None, results: OutputGroup) -> "DeltaFile | None":
-    if path is None:
-        return None
-    from attrcert.running.deltas import DeltaFile
+    def open(self, run: "Run", results: OutputGroup, deltas: Path | None) -> None:
+        """Nothing is removed before all that is there was seen to be ours, and this run's where it is resumed."""
+        out, resume, overwrite = results.out, results.resume, results.overwrite
+        if deltas:
+            from attrcert.running.deltas import DeltaFile
 
-    return DeltaFile(path, resume=results.resume, overwrite=results.overwrite)
+            self.kept = DeltaFile(deltas, resume=resume, overwrite=overwrite)
+        if out:
+            from attrcert.reporting.array_files import check_replaceable
 
+            jacobians = jacobian_file(out)
+            check_replaceable(jacobians, JACOBIANS, overwrite=resume or overwrite)
+            self.file = run.file(out, resume=resume, overwrite=overwrite, save_deltas=deltas is not None)
+            if self.file.replaces:
+                remove(jacobians)
+        if self.kept:
+            self.kept.begin(self._needed(), anew=self.file is not None and self.file.replaces)
+        if deltas and out:
+            self.facts["deltas"] = os.path.relpath(deltas, out.parent)
 
-def _begin(kept: "DeltaFile", file: RowFile | None) -> None:
-    """The perturbations of the rows that are there already must be there too."""
-    from attrcert.arrays import delta_key
+    @property
+    def notes(self) -> list[str]:
+        return [note for book in (self.file, self.kept) if book for note in book.notes]
 
-    rows = [row for row in (file.rows if file else ()) if not str(row["status"]).startswith("error:")]
-    kept.begin({delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows})
+    def begin(self, facts: dict[str, Any]) -> None:
+        self.facts |= {**facts, "started": self.file.earlier.get("started", _now()) if self.file else _now()}
+        self.write(RUNNING)
+        self.begun = True
+
+    def write(self, state: str) -> None:
+        if self.file:
+            with _uninterrupted():
+                self.file.write_manifest({**self.facts, "ended": _now()}, state=state)
+
+    def finish(self, run: "Run", jacobians: Sequence[int]) -> None:
+        """The manifest says that all is done when all is."""
+        if self.kept:
+            self.kept.finish()
+        if jacobians and self.file:
+            from attrcert.running.jacobians import write_jacobians
+
+            for failed in write_jacobians(run, jacobians, jacobian_file(self.file.path)):
+                talk(failed, style="yellow")
+        self.write(COMPLETE)
+
+    def abandon(self, state: str) -> None:
+        """What a run that did not end leaves; what cannot be written now was to be written before, and that is told."""
+        with suppress(AttrcertError):
+            if self.begun:
+                self.write(state)
+            if self.kept and not self.file:
+                self.kept.abandon()
+
+    def close(self) -> None:
+        for book in (self.file, self.kept):
+            if book:
+                book.close()
+
+    def _needed(self) -> set[str]:
+        """The perturbations of the rows that are there already."""
+        rows = [row for row in (self.file.rows if self.file else ()) if not str(row["status"]).startswith("error:")]
+        return {delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows}
 
 
 @contextmanager
-def _manifest(file: RowFile | None, facts: dict[str, Any], total: int, kept: "DeltaFile | None") -> Iterator[None]:
-    """The manifest says `running`, then `complete` or `interrupted`; an interrupt ends with exit code 4."""
-    started = file.earlier.get("started", _now()) if file else _now()
-
-    def write(state: str) -> None:
-        if file:
-            status = dict(Counter(str(row["status"]) for row in file.rows))
-            times = {"started": started, "ended": _now()}
-            file.write_manifest({**facts, **times, "state": state, "rows": len(file.rows), "status": status})
-
-    write("running")
+def _books(total: int) -> Iterator[_Books]:
+    """The manifest says `complete` in the end, or `interrupted` or `failed`; an interrupt ends with exit code 4."""
+    books = _Books()
     try:
-        yield
+        yield books
     except KeyboardInterrupt:
-        write("interrupted")
-        if kept and not file:
-            kept.abandon()
-        _say_how_to_resume(file, total)
+        books.abandon("interrupted")
+        _say_how_to_resume(books.file, total)
         raise typer.Exit(4) from None
     except BaseException:
-        write("failed")
+        books.abandon("failed")
         raise
-    write("complete")
+    finally:
+        books.close()
+
+
+def _as_begun(
+    run: "Run", asked: "RunOptions", engine: "Engine", file: "RowFile | None", warn: Callable[[str], None]
+) -> "tuple[Run, int]":
+    """The run and how many samples go together: as before where it is resumed, so that what is left comes out as it would have."""
+    from attrcert.running.engines import fitting
+
+    size = fitting(run, engine)
+    if file is None:
+        return run, size
+    chunk = run.config.chunk if run.config.held is not None else asked.chunk  # what fits where memory is short
+    size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
+    return run.with_chunk(_as_before(file, "chunk", chunk, run.config.chunk, asked=asked.chunk, warn=warn)), size
 
 
 def _warn(message: str) -> None:
@@ -139,7 +189,7 @@ def _warn_of_findings(run: "Run") -> None:
 
 
 def _as_before(
-    file: RowFile, name: str, most: int | None, now: Any, *, asked: int | None, warn: Callable[[str], None]
+    file: "RowFile", name: str, most: int | None, now: Any, *, asked: int | None, warn: Callable[[str], None]
 ) -> Any:
     """The size that a resumed run began with, or fewer where fewer are asked for or fit, which is told; or that of a new run."""
     if name not in file.earlier:
@@ -156,7 +206,7 @@ def _as_before(
     return before
 
 
-def _say_how_to_resume(file: RowFile | None, total: int) -> None:
+def _say_how_to_resume(file: "RowFile | None", total: int) -> None:
     if file is None:
         talk("interrupted; nothing was saved, since there was no --out")
         return
@@ -183,12 +233,11 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
     """Signals wait until the block is done, so that what is in the file is what is counted."""
-    held = {signal.SIGINT, signal.SIGTERM}
-    signal.pthread_sigmask(signal.SIG_BLOCK, held)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -11,6 +11,8 @@ from attrcert.cli.execution import incomplete
 from attrcert.cli.groups import Context, said, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
+from attrcert.files import check_target, make_folder
+from attrcert.locks import Lock
 
 
 @with_groups
@@ -48,17 +50,25 @@ def smooth(
             )
     if out.suffix != ".npz" or not out.parent.is_dir():
         raise UsageError(f"--out must name an .npz file in a folder that exists, got {out}")
+    check_target(out)
     if out.exists() and not overwrite:
         raise UsageError(f"{out} exists", hint="--overwrite replaces it")
     config = smoothing.config("bound", method, run)
     if len(config.spread) > 1:
         raise UsageError(f"smooth takes one radius or sigma, got {len(config.spread)}")
 
-    from attrcert.running.heatmaps import write_maps, write_pictures
+    from attrcert.running.heatmaps import holds_maps, write_maps, write_pictures
     from attrcert.running.runs import open_run
 
+    if out.exists() and not holds_maps(out):
+        raise UsageError(f"{out} is not a file of maps that attrcert wrote, and is not overwritten")
+    if png is not None:
+        make_folder(png)
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
-    maps, failed = write_maps(open_run(model.spec(checkpoint), spec, config, run.options()), out)
+    with Lock(out) as lock:
+        if lock.note:
+            talk(f"warning: {lock.note}", style="yellow")
+        maps, failed = write_maps(open_run(model.spec(checkpoint), spec, config, run.options()), out)
     talk(f"{len(maps['index'])} maps in {out}")
     if png is not None:
         write_pictures(maps, png)

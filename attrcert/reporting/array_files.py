@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from attrcert.arrays import MARK
 from attrcert.errors import UsageError
-from attrcert.records import write_whole
+from attrcert.files import check_target, write_whole
 
 
 class Arrays:
@@ -53,6 +53,16 @@ class Arrays:
 def joined(paths: Sequence[Path], mark: str) -> dict[str, Any]:
     """The arrays of several files."""
     return {name: arrays.stored(name) for arrays in (Arrays(path, mark) for path in paths) for name in arrays.names}
+
+
+def check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
+    """Nothing is replaced unasked, and nothing that is not ours."""
+    check_target(path)
+    if not path.exists():
+        return
+    if not overwrite:
+        raise UsageError(f"{path} exists", hint="--overwrite replaces it")
+    Arrays(path, kind)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any], mark: str) -> None:

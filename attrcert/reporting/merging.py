@@ -1,21 +1,25 @@
 """One CSV of the CSVs of shards: what several machines computed, as if one had."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
-from attrcert.columns import Cell, Column, Row
+from attrcert.columns import Column, Row
 from attrcert.errors import UsageError
-from attrcert.records import RowFile
-from attrcert.reporting.array_files import Arrays, joined, write_arrays
+from attrcert.files import remove
+from attrcert.locks import Lock
+from attrcert.manifests import COMPLETE, OWN, SIZES
+from attrcert.reporting.array_files import check_replaceable, joined, write_arrays
 from attrcert.reporting.runfiles import RunTable, read_table
+from attrcert.rowfiles import RowFile
+from attrcert.schemas import columns_now, differing, migrated, schema_of
 from attrcert.vocabulary import parse_indices
 
 SHARD = "shard"  # the one key in which identities may differ
-OWN = ("schema", "command", "identity", "deltas", "batch_size", "chunk")  # what a manifest says of its own file
+OF_ONE = (*OWN, *SIZES, "deltas")  # what a manifest says of its own file
 
 
 @dataclass(frozen=True)
@@ -43,24 +47,21 @@ class Merged:
         homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
         stale = homes[JACOBIANS].exists() and JACOBIANS not in self.arrays  # a report would take it for this run's
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
-            _check_replaceable(homes[kind], kind, overwrite=overwrite)
-        file = RowFile(path, self.command, self.identity, columns=self.columns, rows_per_sample=1, overwrite=overwrite)
-        if stale:
-            homes[JACOBIANS].unlink()
-        for kind, arrays in self.arrays.items():
-            write_arrays(homes[kind], arrays, kind)
-        file.append(self.rows)
-        file.write_manifest({**self.facts, **({"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {})})
+            check_replaceable(homes[kind], kind, overwrite=overwrite)
+        with ExitStack() as held:
+            for kind in self.arrays:
+                held.enter_context(Lock(homes[kind]))
+            file = held.enter_context(
+                RowFile(path, self.command, self.identity, columns=self.columns, cases=({},), overwrite=overwrite)
+            )
+            if stale:
+                remove(homes[JACOBIANS])
+            for kind, arrays in self.arrays.items():
+                write_arrays(homes[kind], arrays, kind)
+            file.append(self.rows)
+            named = {"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {}
+            file.write_manifest({**self.facts, **named}, state="incomplete" if self.missing else COMPLETE)
         return {kind: homes[kind] for kind in self.arrays}
-
-
-def _check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
-    """Nothing is replaced unasked, and nothing that is not ours."""
-    if not path.exists():
-        return
-    if not overwrite:
-        raise UsageError(f"{path} exists", hint="--overwrite replaces it")
-    Arrays(path, kind)
 
 
 def merge(paths: Sequence[Path]) -> Merged:
@@ -83,15 +84,14 @@ def merge(paths: Sequence[Path]) -> Merged:
     }  # a kill may tear one apart
     missing = tuple(index for index in expected if index not in rows)
     ordered = tuple(row for index in expected for row in rows.get(index, ()))
-    columns = tuple(column for name in first.header if (column := first.column(name)) is not None)
     files = {DELTAS: _deltas(paths, tables), JACOBIANS: [f for path in paths if (f := jacobian_file(path)).exists()]}
     return Merged(
         first.command,
         _identity(first),
-        columns,
+        _columns(first),
         ordered,
         missing,
-        _facts(tables, ordered, missing),
+        _facts(tables),
         arrays={kind: joined(found, kind) for kind, found in files.items() if found},
     )
 
@@ -120,18 +120,22 @@ def _identity(table: RunTable) -> dict[str, Any]:
 
 
 def _check(first: RunTable, other: RunTable) -> None:
-    ours, theirs = _identity(first), _identity(other)
-    differing = [
-        f"{key} is {ours.get(key)!r} in the first and {theirs.get(key)!r} in the second"
-        for key in dict.fromkeys((*ours, *theirs))
-        if ours.get(key) != theirs.get(key)
-    ]
-    if first.command != other.command or differing:
+    told = differing(_identity(first), _identity(other)).items()
+    listed = [f"{key} is {ours!r} in the first and {theirs!r} in the second" for key, (ours, theirs) in told]
+    if first.command != other.command or listed:
         raise UsageError(
-            f"{first.name} and {other.name} are not shards of one run: " + ("; ".join(differing) or "other commands")
+            f"{first.name} and {other.name} are not shards of one run: " + ("; ".join(listed) or "other commands")
         )
-    if first.header != other.header:
+    if [column.name for column in _columns(first)] != [column.name for column in _columns(other)]:
         raise UsageError(f"{first.name} and {other.name} have other columns")
+
+
+def _columns(table: RunTable) -> tuple[Column, ...]:
+    """As this version writes them, where a version wrote them."""
+    now = columns_now(table.header, table.command)
+    if schema_of(table.header, now) is not None:
+        return now
+    return tuple(column for name in table.header if (column := table.column(name)) is not None)
 
 
 def _expected(tables: Sequence[RunTable]) -> tuple[int, ...]:
@@ -148,24 +152,23 @@ def _expected(tables: Sequence[RunTable]) -> tuple[int, ...]:
 
 def _by_sample(table: RunTable) -> dict[int, list[Row]]:
     names = list(table.cells)
+    schema = schema_of(table.header, columns_now(table.header, table.command))
     found: dict[int, list[Row]] = {}
     for cells in zip(*table.cells.values(), strict=True):
-        row: dict[str, Cell] = dict(zip(names, cells, strict=True))
+        row: Row = dict(zip(names, cells, strict=True))
+        row = row if schema is None else migrated(row, schema)
         found.setdefault(int(row["index"] or 0), []).append(row)
     return found
 
 
-def _facts(tables: Sequence[RunTable], rows: Sequence[Row], missing: Sequence[int]) -> dict[str, Any]:
+def _facts(tables: Sequence[RunTable]) -> dict[str, Any]:
     manifests = [_manifest(table) for table in tables]
     return {
-        **{key: value for key, value in manifests[0].items() if key not in OWN},
+        **{key: value for key, value in manifests[0].items() if key not in OF_ONE},
         "merged": [
             {"file": table.name, SHARD: manifest["identity"].get(SHARD)}
             for table, manifest in zip(tables, manifests, strict=True)
         ],
         "started": min(str(manifest.get("started", "")) for manifest in manifests),
         "ended": max(str(manifest.get("ended", "")) for manifest in manifests),
-        "state": "incomplete" if missing else "complete",
-        "rows": len(rows),
-        "status": dict(Counter(str(row["status"]) for row in rows)),
     }

@@ -111,7 +111,7 @@ def _runs(paths: Sequence[Path]) -> list[_Run]:
     stems = [path.stem for path in paths]
     runs = []
     for path in paths:
-        table = read_table(path)
+        table = read_table(path, altered_too=True)
         if not len(table):
             raise UsageError(f"{path} has no rows to report", hint="has the run ended? --resume continues it")
         name = path.stem if stems.count(path.stem) == 1 else str(path)
@@ -176,6 +176,8 @@ def _promises(run: _Run) -> list[tuple[str, str]]:
 
 def _warnings(run: _Run) -> list[str]:
     found = [f"incomplete: {run.table.unfinished}"] if run.table.unfinished else []
+    if run.table.altered and not run.table.unfinished:
+        found.append(f"{run.path.name} was changed after its run had ended: these are not the rows that the run wrote")
     if run.table.manifest is None:
         found.append(f"{run.path.name} has no manifest: model, data and settings are not known")
     if failed := sum(run.table.failed):

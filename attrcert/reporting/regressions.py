@@ -11,6 +11,7 @@ from attrcert.reporting.rules import Allowance, Comparison
 from attrcert.reporting.runfiles import RunTable
 from attrcert.reporting.selections import Selection, applies, complies, no_run_has, quick_statistic, select, statistic
 from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, check_enough, finite
+from attrcert.schemas import differing
 from attrcert.vocabulary import Status, nearest
 
 RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
@@ -75,16 +76,16 @@ def _comparable(new: RunTable, old: RunTable, allowed: Collection[str]) -> bool:
             hint=f"keep {without.name}.json beside it, or --allow-mismatch {MANIFEST}",
         )
     ours, theirs = new.manifest["identity"], old.manifest["identity"]
-    differing = differing_keys(ours, theirs, allowed)
+    told = differing_keys(ours, theirs, allowed)
     _check_known(allowed, {*ours, *theirs})
-    refused = {key: texts for key, texts in differing.items() if key not in allowed}
+    refused = {key: texts for key, texts in told.items() if key not in allowed}
     if refused:
         raise UsageError(
             f"{new.name} and {old.name} do not compare: "
             + "; ".join(text for texts in refused.values() for text in texts),
             hint="compute one of them again, or " + " ".join(f"--allow-mismatch {key}" for key in refused),
         )
-    return all(ours.get(key) == theirs.get(key) for key in _images(ours, theirs))
+    return not differing(ours, theirs).keys() & {*_images(ours, theirs)}
 
 
 def _images(*identities: Mapping[str, Any]) -> tuple[str, ...]:
@@ -100,10 +101,10 @@ def differing_keys(
     names = {key: group for group, keys in GROUPS.items() for key in keys}
     names |= {"dataset": "data"} if "dataset" in _images(ours, theirs) else {}
     found: dict[str, list[str]] = {}
-    for key in dict.fromkeys((*ours, *theirs)):
-        if key in MODEL or key in allowed or (key in HOW and key not in names) or ours.get(key) == theirs.get(key):
+    for key, (now, before) in differing(ours, theirs).items():
+        if key in MODEL or key in allowed or (key in HOW and key not in names):
             continue
-        text = f"{key} is {_brief(ours.get(key))} and was {_brief(theirs.get(key))}"
+        text = f"{key} is {_brief(now)} and was {_brief(before)}"
         found.setdefault(names.get(key, key), []).append(text)
     return found
 

@@ -1,7 +1,6 @@
 """The rows of a run by column, read from its CSV, and the manifest beside it."""
 
 import csv
-import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,12 +11,12 @@ from typing import Any, TextIO
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named
 from attrcert.errors import UsageError
+from attrcert.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.records import parse
 from attrcert.vocabulary import Status
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
 ALWAYS = ("index", "status", "guarantee", *CASE, "radii_tried")
-COMPLETE = "complete"  # the state of a manifest whose run has ended
 MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
@@ -33,6 +32,7 @@ class RunTable:
     cells: Mapping[str, Sequence[Cell]]
     manifest: Mapping[str, Any] | None = None
     torn: bool = False
+    altered: bool = False  # not the rows that its run wrote
 
     def __len__(self) -> int:
         return len(self.cells["index"])
@@ -94,8 +94,11 @@ def table_of(rows: Sequence[Row], columns: Sequence[Column], command: str, name:
     return RunTable(name, command, names, {name: [row.get(name) for row in rows] for name in names})
 
 
-def read_table(path: Path, wanted: Collection[str] | None = None) -> RunTable:
-    """The columns `wanted`, or all, of a CSV; a torn last line is left out and told."""
+def read_table(path: Path, wanted: Collection[str] | None = None, *, altered_too: bool = False) -> RunTable:
+    """The columns `wanted`, or all, of a CSV; a torn last line is left out and told.
+
+    A whole file whose rows are not those that its run wrote is refused, or told where `altered_too`.
+    """
     try:
         if not path.is_file():
             raise UsageError(f"{path} cannot be read: " + ("it is no file" if path.exists() else "No such file"))
@@ -103,6 +106,7 @@ def read_table(path: Path, wanted: Collection[str] | None = None) -> RunTable:
         with path.open(newline="", encoding="utf-8") as stream:
             lines = _Lines(stream)
             header, texts, wrong = _columns(csv.reader(lines), wanted, path)
+        altered = "rows_sha256" in (manifest or {}) and is_altered(manifest, path.read_bytes())
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, csv.Error) as error:  # bytes that are no text, a path with a null
@@ -112,23 +116,14 @@ def read_table(path: Path, wanted: Collection[str] | None = None) -> RunTable:
         raise UsageError(wrong, hint="mend or compute the file again")
     command = _command(header, manifest)
     cells = {name: _parsed(column[: len(column) - torn], name, command, path) for name, column in texts.items()}
-    table = RunTable(str(path), command, header, cells, manifest, torn)
+    table = RunTable(str(path), command, header, cells, manifest, torn, altered)
     _check_unique(table, path)
+    if altered and not (altered_too or table.unfinished):
+        raise UsageError(
+            f"{path} was changed after its run had ended: its bytes are not those that its manifest tells of",
+            hint="restore it, or compute it again",
+        )
     return table
-
-
-def read_manifest(path: Path) -> Mapping[str, Any] | None:
-    """What lies beside the CSV, or None where nothing does."""
-    beside = path.with_name(path.name + ".json")
-    try:
-        manifest = json.loads(beside.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"the manifest {beside} cannot be read: {error}", hint="delete it, or restore it") from error
-    if not isinstance(manifest, dict) or not isinstance(manifest.get("identity"), dict):
-        raise UsageError(f"{beside} is not a manifest that attrcert wrote", hint="delete it, or restore it")
-    return manifest
 
 
 class _Lines:

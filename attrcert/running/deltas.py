@@ -1,8 +1,11 @@
 """Perturbations that are kept: parts as a run goes, one safetensors file when it is done."""
 
-import shutil
+import os
+import stat
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from pathlib import Path
+from types import TracebackType
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -10,33 +13,47 @@ from torch import Tensor
 
 from attrcert.arrays import DELTAS, MARK
 from attrcert.errors import ResumeError, UsageError
-from attrcert.records import write_whole
+from attrcert.files import PART, check_target, make_folder, remove, remove_folder, write_whole
+from attrcert.locks import Lock
 
 METADATA = {MARK: DELTAS}
+ENDS = (".safetensors", ".part", PART)  # of the names of parts; .part is what version 0.1 left of a killed run
+KEPT = "what was kept so far stays; go on with --resume once it can be written"
 
 
-class DeltaFile:
+class DeltaFile(AbstractContextManager["DeltaFile"]):
     """Each batch is a part in a folder beside the file, so that a killed run loses none; `finish` makes one file of them.
 
-    Nothing is written or removed before `begin`, which a run calls once its other files are in order.
+    Nothing is written or removed before `begin`, which a run calls once its other files are in order. One process writes the file
+    at a time, until `close` or the end of `with`.
     """
 
     def __init__(self, path: Path, *, resume: bool, overwrite: bool) -> None:
         self.path, self.parts, self._overwrite = path, path.with_name(path.name + ".parts"), overwrite
-        if not path.parent.is_dir():
-            raise UsageError(f"there is no folder {path.parent} to write {path.name} into")
-        if path.is_dir() or (self.parts.exists() and not self.parts.is_dir()):
-            raise UsageError(f"{path} and {self.parts.name} beside it must not be something else already")
-        if path.exists() and not _is_ours(path):
-            raise UsageError(f"{path} is not a file of perturbations that attrcert wrote, and is left alone")
-        if (path.exists() or self.parts.exists()) and not (resume or overwrite):
-            raise UsageError(f"{path} exists", hint="--overwrite replaces it, --resume continues the run of its --out")
+        check_target(path)
+        self._lock = Lock(path)
+        self.notes = [self._lock.note] if self._lock.note else []
+        try:
+            self._check(resume=resume, overwrite=overwrite)
+        except BaseException:
+            self.close()
+            raise
 
-    def begin(self, needed: Collection[str]) -> None:
+    def _check(self, *, resume: bool, overwrite: bool) -> None:
+        if _is_something_else(self.parts):
+            raise UsageError(f"{self.parts} must be a folder of perturbations that attrcert kept, or not be there")
+        if self.path.exists() and not _is_ours(self.path):
+            raise UsageError(f"{self.path} is not a file of perturbations that attrcert wrote, and is left alone")
+        if (self.path.exists() or self.parts.exists()) and not (resume or overwrite):
+            raise UsageError(
+                f"{self.path} exists", hint="--overwrite replaces it, --resume continues the run of its --out"
+            )
+
+    def begin(self, needed: Collection[str], *, anew: bool = False) -> None:
         """Take up an earlier run's perturbations, which must be those `needed`, the names of its finished rows; or start anew."""
-        if self._overwrite:
-            self.path.unlink(missing_ok=True)
-            shutil.rmtree(self.parts, ignore_errors=True)
+        if self._overwrite or anew:
+            remove(self.path)
+            remove_folder(self.parts)
         present = {name for file in self._files() for name in _names(file)}
         if missing := [name for name in needed if name not in present]:
             raise ResumeError(
@@ -45,30 +62,48 @@ class DeltaFile:
             )
         if not needed and present and self.path.exists():
             raise ResumeError(f"{self.path} belongs to another run", hint="choose another file, or --overwrite")
-        self.parts.mkdir(exist_ok=True)
+        make_folder(self.parts)
 
     def __call__(self, deltas: dict[str, Tensor]) -> None:
         """Keep the perturbations of a batch; a part is named by its first entry, so that a repeated batch replaces itself."""
         name = next(iter(deltas)).replace("/", ",")
-        part = self.parts / f"{name}.part"
-        save_file({key: delta.contiguous() for key, delta in deltas.items()}, part, metadata=METADATA)
-        part.replace(self.parts / f"{name}.safetensors")
+        whole = {key: delta.contiguous() for key, delta in deltas.items()}
+        part = self.parts / f"{name}.safetensors"
+        write_whole(part, lambda file: save_file(whole, file, metadata=METADATA), hint=KEPT)
 
     def abandon(self) -> None:
         """Remove the parts of a run that nothing can continue."""
-        shutil.rmtree(self.parts, ignore_errors=True)
+        remove_folder(self.parts)
 
     def finish(self) -> None:
         """One file, with what an earlier finished run left in it."""
         whole: dict[str, Tensor] = {}
         for file in self._files():
-            whole |= load_file(file)
-        write_whole(self.path, lambda part: save_file(whole, part, metadata=METADATA))
-        shutil.rmtree(self.parts)
+            whole |= _loaded(file)
+        write_whole(self.path, lambda part: save_file(whole, part, metadata=METADATA), hint=KEPT)
+        remove_folder(self.parts)
+
+    def close(self) -> None:
+        """Let others write the file."""
+        self._lock.release()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
 
     def _files(self) -> list[Path]:
         whole = [self.path] if self.path.exists() else []
         return whole + sorted(self.parts.glob("*.safetensors"))
+
+
+def _is_something_else(parts: Path) -> bool:
+    """Whether what lies there is no folder of parts; such a folder is removed in the end."""
+    try:
+        there = os.lstat(parts).st_mode
+    except OSError:
+        return False
+    return not stat.S_ISDIR(there) or not all(name.endswith(ENDS) for name in os.listdir(parts))
 
 
 def _is_ours(path: Path) -> bool:
@@ -84,4 +119,15 @@ def _names(path: Path) -> list[str]:
         with safe_open(path, framework="np") as file:
             return list(file.keys())
     except (SafetensorError, OSError) as error:
-        raise ResumeError(f"{path} cannot be read: {error}", hint="delete it, or use --overwrite") from error
+        raise _unreadable(path, error) from error
+
+
+def _loaded(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> ResumeError:
+    return ResumeError(f"{path} cannot be read: {error}", hint="restore it, or use --overwrite to start anew")

@@ -1,5 +1,7 @@
 """Smoothed attributions as files: one .npz, and pictures of each map beside its input."""
 
+import zipfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from attrcert.files import make_folder, write_whole
 from attrcert.pictures import coloured, grey_or_colour, picture
 from attrcert.running.config import SmoothConfig
 from attrcert.running.evaluate import Failed, picked, read, unusable
@@ -29,10 +32,22 @@ def write_maps(run: Run, path: Path) -> tuple[dict[str, Any], list[Failed]]:
             for name, values in (_maps(certify) if certify else {}).items():
                 parts[name] += values
     maps = {name: np.array(values) for name, values in parts.items()}
-    part = path.with_name(path.name + ".part.npz")
-    np.savez_compressed(part, **maps)  # type: ignore[arg-type]
-    part.replace(path)
+    write_whole(path, lambda part: _save(maps, part))
     return maps, failed
+
+
+def _save(maps: dict[str, Any], part: Path) -> None:
+    with part.open("wb") as stream:
+        np.savez_compressed(stream, **maps)
+
+
+def holds_maps(path: Path) -> bool:
+    """Whether a file is one that `write_maps` wrote."""
+    try:
+        with zipfile.ZipFile(path) as whole:
+            return sorted(whole.namelist()) == sorted(f"{name}.npy" for name in NAMES)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
 
 
 NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
@@ -73,10 +88,10 @@ def _maps(certify: Certify) -> dict[str, list[Any]]:
 
 def write_pictures(maps: dict[str, Any], folder: Path) -> None:
     """A picture per sample: the input, and beside it the map, red for what speaks for the class and blue for what speaks against it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for index, image, heat in zip(maps["index"], maps["image"], maps["map"], strict=True):
         both = np.concatenate([grey_or_colour(image), coloured(heat.sum(axis=0))], axis=1)
         drawn = picture(both)
         if max(image.shape[1:]) < LARGE:
             drawn = drawn.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.NEAREST)
-        drawn.save(folder / f"{index}.png")
+        write_whole(folder / f"{index}.png", partial(drawn.save, format="PNG"))

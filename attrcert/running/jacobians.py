@@ -9,8 +9,8 @@ from torch import Tensor
 
 from attrcert.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key
 from attrcert.errors import UsageError
+from attrcert.files import write_whole
 from attrcert.linalg.row_sums import dense
-from attrcert.records import write_whole
 from attrcert.running.cells import explain
 from attrcert.running.config import BoundConfig
 from attrcert.running.evaluate import read, unusable

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
 from attrcert.registry import unknown
+from attrcert.rowfiles import RowFile
 from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k
 from attrcert.running.cells import bound_subject
 from attrcert.running.checks import Fidelity, Finding, Level, before_run, curvature, diagnose, piecewise_linear
@@ -193,6 +195,22 @@ class Run:
         """The same with another number of points differentiated together."""
         source = self.source and replace(self.source, options=replace(self.source.options, chunk=chunk))
         return replace(self, config=replace(self.config, chunk=chunk), source=source)
+
+    def file(
+        self, path: str | Path, *, resume: bool = False, overwrite: bool = False, save_deltas: bool = False
+    ) -> RowFile:
+        """A CSV for the rows and a manifest beside it, as --out writes them; `save_deltas` where the perturbations are kept too."""
+        config = self.config
+        return RowFile(
+            Path(path),
+            config.command,
+            {**self.identity(), **({"save_deltas": True} if save_deltas else {})},
+            columns=config.columns,
+            cases=config.cases,
+            samples=frozenset(self.data.indices),
+            resume=resume,
+            overwrite=overwrite,
+        )
 
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""

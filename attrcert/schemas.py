@@ -1,0 +1,80 @@
+"""What each version of the files has: how rows and settings of an older version read today, and which files are too new.
+
+A new column is a line in `SINCE` and a step in `MIGRATIONS`, with `SCHEMA` one higher; a new setting is a line in `INTRODUCED`,
+with `SETTINGS` one higher. Version 1 is what attrcert 0.1 wrote.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrcert.columns import CLOSING, COLUMNS, Cell, Column, Row, column_named
+
+SCHEMA = 1  # of the columns
+SETTINGS = 1  # of the identity's keys
+SINCE: Mapping[str, int] = {}  # the schema that a column came with, if it is not the first
+MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {}  # from a schema: a row of it as the next one has it
+INTRODUCED: Mapping[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
+
+
+def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """The settings in which two runs differ, and both values. A missing one is what versions did that did not have it."""
+    return {
+        key: (setting(ours, key), setting(theirs, key))
+        for key in dict.fromkeys((*ours, *theirs))
+        if setting(ours, key) != setting(theirs, key)
+    }
+
+
+def setting(identity: Mapping[str, Any], key: str) -> Any:
+    return identity[key] if key in identity else INTRODUCED.get(key, (SETTINGS, None))[1]
+
+
+def too_new(manifest: Mapping[str, Any]) -> str:
+    """What of a file this version cannot know, and which version wrote it; nothing where it can."""
+    for name, known in (("schema", SCHEMA), ("settings", SETTINGS)):
+        found = manifest.get(name, 1)
+        if isinstance(found, int) and found > known:
+            return (
+                f"was written by {_writer(manifest)} with {name} version {found}, and this version knows up to {known}"
+            )
+    return ""
+
+
+def _writer(manifest: Mapping[str, Any]) -> str:
+    versions = manifest.get("versions")
+    named = versions.get("attrcert") if isinstance(versions, dict) else None
+    return f"attrcert {named}" if isinstance(named, str) else "a later attrcert"
+
+
+def columns_at(columns: Sequence[Column], schema: int) -> tuple[Column, ...]:
+    """Those of today's columns that a schema had."""
+    return tuple(column for column in columns if SINCE.get(column.name, 1) <= schema)
+
+
+def schema_of(header: Sequence[str], columns: Sequence[Column]) -> int | None:
+    """The latest schema in which these columns have this header."""
+    names = list(header)
+    fitting = (s for s in range(SCHEMA, 0, -1) if names == [column.name for column in columns_at(columns, s)])
+    return next(fitting, None)
+
+
+def migrated(row: Row, schema: int) -> dict[str, Cell]:
+    """A row of an older schema as it is written today."""
+    for step in range(schema, SCHEMA):
+        row = MIGRATIONS[step](row)
+    return dict(row)
+
+
+def columns_now(header: Sequence[str], command: str) -> tuple[Column, ...]:
+    """Today's columns of a run whose CSV has this header, of whatever schema; an attack may have transferred figures too."""
+    own = {column.name for column in COLUMNS[command]}
+    others = (column_named(name, command) for name in header if name not in own)
+    carried = tuple(column for column in others if column is not None)
+    before_last = len(COLUMNS[command]) - len(CLOSING)
+    return COLUMNS[command][:before_last] + carried + CLOSING
+
+
+def is_header(names: Iterable[str]) -> bool:
+    """Whether a CSV of any command begins so, in any version."""
+    header = list(names)
+    return any(schema_of(header, columns_now(header, command)) is not None for command in COLUMNS)
