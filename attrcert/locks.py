@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,7 +29,8 @@ class Lock:
     drives), the run goes on without, and `note` says so; `append` still notices a second writer.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *beside_it: Path) -> None:
+        """`beside_it` are files that are written only by who writes `path`."""
         check_target(path)
         self.note = ""
         beside = path.with_name(f".{path.name}.lock")
@@ -41,7 +43,7 @@ class Lock:
             held = None
         self._end = weakref.finalize(self, _give_back, held, beside, os.getpid())
         if held is not None:
-            _remove_parts(path)
+            _remove_parts((path, *beside_it))
 
     def release(self) -> None:
         self._end()
@@ -116,9 +118,10 @@ def _give_back(held: int | None, beside: Path, owner: int) -> None:
         os.close(held)
 
 
-def _remove_parts(path: Path) -> None:
-    """What a killed writer of this file left; with the lock in hand they are nobody's."""
+def _remove_parts(paths: Sequence[Path]) -> None:
+    """What a killed writer of these files left; with the lock in hand they are nobody's."""
+    beginnings = tuple(part_prefix(path) for path in paths)
     with suppress(OSError):
-        for name in os.listdir(path.parent):
-            if name.startswith(part_prefix(path)) and name.endswith(PART):
-                os.unlink(path.with_name(name))
+        for name in os.listdir(paths[0].parent):
+            if name.startswith(beginnings) and name.endswith(PART):
+                os.unlink(paths[0].with_name(name))

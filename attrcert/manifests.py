@@ -69,7 +69,8 @@ def manifest_of_run(path: Path, ours: Mapping[str, Any]) -> dict[str, Any] | Non
         listed = "; ".join(f"{key} was {theirs!r} and is {now!r}" for key, (now, theirs) in told)
         raise ResumeError(f"{path} belongs to another run: {listed}", hint="choose another --out, or --overwrite")
     for key in SIZES:
-        if manifest.get(key) is not None and not _is_size(manifest[key]):
+        unset = key == "chunk" and manifest.get(key) is None
+        if key in manifest and not (unset or _is_size(manifest[key])):
             raise ResumeError(
                 f"cannot resume: {key} in the manifest of {path} must be a whole number, got {manifest[key]!r}",
                 hint="restore it, or use --overwrite",

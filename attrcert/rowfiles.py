@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from attrcert.arrays import jacobian_file
 from attrcert.columns import Cell, Column, Row
 from attrcert.errors import FileError, ResumeError, UsageError
 from attrcert.files import append, check_target, reason, write_bytes, write_text
@@ -62,7 +63,7 @@ class RowFile(AbstractContextManager["RowFile"]):
         self._pending: bytes | None = None
         check_target(path)
         check_target(self.manifest_path)
-        self._lock = Lock(path)
+        self._lock = Lock(path, self.manifest_path, jacobian_file(path))
         self.notes = [self._lock.note] if self._lock.note else []  # for the user to know
         try:
             self._open(resume=resume, overwrite=overwrite)

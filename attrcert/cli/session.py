@@ -17,7 +17,7 @@ from attrcert.arrays import JACOBIANS, delta_key, jacobian_file
 from attrcert.cli.console import stderr, talk
 from attrcert.cli.options import OutputGroup
 from attrcert.columns import Row
-from attrcert.errors import AttrcertError
+from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.files import remove
 from attrcert.manifests import COMPLETE, RUNNING
 
@@ -78,6 +78,7 @@ class _Books:
     kept: "DeltaFile | None" = None
     facts: dict[str, Any] = field(default_factory=dict)
     begun: bool = False
+    lost: bool = False  # whether what is kept is of no use to anyone if the run does not end
 
     def open(self, run: "Run", results: OutputGroup, deltas: Path | None) -> None:
         """Nothing is removed before all that is there was seen to be ours, and this run's where it is resumed."""
@@ -92,10 +93,12 @@ class _Books:
             jacobians = jacobian_file(out)
             check_replaceable(jacobians, JACOBIANS, overwrite=resume or overwrite)
             self.file = run.file(out, resume=resume, overwrite=overwrite, save_deltas=deltas is not None)
+            _check_summary(run.config.command, self.file)
             if self.file.replaces:
                 remove(jacobians)
         if self.kept:
             self.kept.begin(self._needed(), anew=self.file is not None and self.file.replaces)
+            self.lost = out is None
         if deltas and out:
             self.facts["deltas"] = os.path.relpath(deltas, out.parent)
 
@@ -129,7 +132,7 @@ class _Books:
         with suppress(AttrcertError):
             if self.begun:
                 self.write(state)
-            if self.kept and not self.file:
+            if self.kept and self.lost:
                 self.kept.abandon()
 
     def close(self) -> None:
@@ -158,6 +161,17 @@ def _books(total: int) -> Iterator[_Books]:
         raise
     finally:
         books.close()
+
+
+def _check_summary(command: str, file: "RowFile") -> None:
+    """Rows of an earlier run must be such that this one can show them in the end."""
+    from attrcert.reporting.overviews import overview_of_file
+
+    try:
+        if file.rows:
+            overview_of_file(command, file.rows, file.path)
+    except UsageError as error:
+        raise ResumeError(f"cannot resume: {error.message}", hint="restore it, or use --overwrite") from error
 
 
 def _as_begun(

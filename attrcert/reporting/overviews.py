@@ -1,9 +1,11 @@
 """The tables of a run, whichever command made its rows."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from attrcert.columns import Row
+from attrcert.errors import UsageError
 from attrcert.reporting.attack_summaries import attack_tables, summarise_attacks
 from attrcert.reporting.inverse_summaries import max_eps_table, smooth_table
 from attrcert.reporting.summaries import TextTable, bound_table, summarise
@@ -19,3 +21,14 @@ def overview(
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
     return (smooth_table(summary, rows) if command == "smooth" else bound_table(summary),)
+
+
+def overview_of_file(command: str, rows: Sequence[Row], path: Path) -> tuple[TextTable, ...]:
+    """Of rows that were read, which may have been edited by hand and hold what no summary is made of."""
+    try:
+        return overview(command, rows, {})
+    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(
+            f"{path} cannot be summarised: {type(error).__name__}: {error}",
+            hint="was it edited, or written by another version?",
+        ) from error

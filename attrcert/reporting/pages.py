@@ -11,7 +11,7 @@ from attrcert.errors import UsageError
 from attrcert.reporting.array_files import Arrays
 from attrcert.reporting.figures import Plot, RunRows, plots
 from attrcert.reporting.galleries import Gallery, galleries, jacobians
-from attrcert.reporting.overviews import overview
+from attrcert.reporting.overviews import overview_of_file
 from attrcert.reporting.promises import broken
 from attrcert.reporting.regressions import differing_keys
 from attrcert.reporting.rules import parse_figure
@@ -149,19 +149,8 @@ def _part(run: _Run) -> Part:
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
         settings=tuple((name, str(value)) for name, value in run.identity.items() if value is not None),
-        tables=_tables(run),
+        tables=overview_of_file(run.table.command, run.rows, run.path),
     )
-
-
-def _tables(run: _Run) -> tuple[TextTable, ...]:
-    """Rows that were edited by hand may hold what no summary is made of."""
-    try:
-        return overview(run.table.command, run.rows, {})
-    except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
-        raise UsageError(
-            f"{run.path} cannot be summarised: {type(error).__name__}: {error}",
-            hint="was it edited, or written by another version?",
-        ) from error
 
 
 def _promises(run: _Run) -> list[tuple[str, str]]:
