@@ -40,13 +40,14 @@ def execute(
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
+    from attrcert.arrays import jacobian_file
     from attrcert.files import check_target
     from attrcert.reporting.promises import broken
     from attrcert.running.jacobians import check_jacobians
     from attrcert.running.runs import open_run
 
     results.needs_file(deltas)
-    for path in (results.out, deltas):
+    for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
         if path:
             check_target(path)
     rules = results.rules(config.columns, config.cases)

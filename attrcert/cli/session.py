@@ -94,7 +94,7 @@ class _Books:
             check_replaceable(jacobians, JACOBIANS, overwrite=resume or overwrite)
             self.file = run.file(out, resume=resume, overwrite=overwrite, save_deltas=deltas is not None)
             _check_summary(run.config.command, self.file)
-            if self.file.replaces:
+            if self.file.replaces and os.path.lexists(jacobians):
                 remove(jacobians)
         if self.kept:
             self.kept.begin(self._needed(), anew=self.file is not None and self.file.replaces)

@@ -1,5 +1,6 @@
 """Files of arrays that runs saved beside their rows: read an array at a time, or joined."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -57,9 +58,9 @@ def joined(paths: Sequence[Path], mark: str) -> dict[str, Any]:
 
 def check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
     """Nothing is replaced unasked, and nothing that is not ours."""
-    check_target(path)
-    if not path.exists():
+    if not os.path.lexists(path):
         return
+    check_target(path)
     if not overwrite:
         raise UsageError(f"{path} exists", hint="--overwrite replaces it")
     Arrays(path, kind)

@@ -1,5 +1,6 @@
 """One CSV of the CSVs of shards: what several machines computed, as if one had."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Column, Row
 from attrcert.errors import UsageError
-from attrcert.files import remove
+from attrcert.files import check_target, remove
 from attrcert.locks import Lock
 from attrcert.manifests import COMPLETE, OWN, SIZES
 from attrcert.reporting.array_files import check_replaceable, joined, write_arrays
@@ -45,7 +46,10 @@ class Merged:
         are returned by what they hold.
         """
         homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
-        stale = homes[JACOBIANS].exists() and JACOBIANS not in self.arrays  # a report would take it for this run's
+        check_target(path)
+        stale = (
+            os.path.lexists(homes[JACOBIANS]) and JACOBIANS not in self.arrays
+        )  # a report would take it for this run's
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
             check_replaceable(homes[kind], kind, overwrite=overwrite)
         with ExitStack() as held:
@@ -84,7 +88,10 @@ def merge(paths: Sequence[Path]) -> Merged:
     }  # a kill may tear one apart
     missing = tuple(index for index in expected if index not in rows)
     ordered = tuple(row for index in expected for row in rows.get(index, ()))
-    files = {DELTAS: _deltas(paths, tables), JACOBIANS: [f for path in paths if (f := jacobian_file(path)).exists()]}
+    files = {
+        DELTAS: _deltas(paths, tables),
+        JACOBIANS: [f for path in paths if os.path.exists(f := jacobian_file(path))],
+    }
     return Merged(
         first.command,
         _identity(first),
