@@ -1,5 +1,6 @@
 """The content of a report, from CSVs, their manifests and the arrays saved beside them; how it looks is the templates' business."""
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,7 +248,7 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
             missing.append(f"{run.name}: no pictures: {error.message}")
     for run in runs:
         beside = jacobian_file(run.path)
-        if beside.exists():
+        if os.path.exists(beside):
             try:
                 found = jacobians(run.name, run.rows, Arrays(beside, JACOBIANS))
             except UsageError as error:
