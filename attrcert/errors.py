@@ -1,5 +1,11 @@
 """Errors that a user can act on: what must hold, what came, what to do, and the exit code."""
 
+import os
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
 UNEXPECTED = 70  # the exit code of what should not happen, as sysexits.h has it
 
 
@@ -15,6 +21,10 @@ class AttrcertError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """With all that it has: errors come home from other processes."""
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class UsageError(AttrcertError):
@@ -57,3 +67,69 @@ class FileError(AttrcertError):
 
 class ResumeError(UsageError):
     """An earlier run's files do not match this one."""
+
+
+class OutOfMemoryError(AttrcertError):
+    """Memory ran out where less could not be tried. The run is incomplete, and can be resumed with less."""
+
+    exit_code = 4
+
+
+class UnexpectedError(AttrcertError):
+    """What should not happen; `trace` is the traceback of the process in which it did."""
+
+    exit_code = UNEXPECTED
+
+    def __init__(self, message: str, *, hint: str = "", trace: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.trace = trace
+
+
+def told(error: BaseException) -> AttrcertError:
+    """What an error is that nobody expected: itself, files that cannot be used, too little memory, or a mistake of ours."""
+    if isinstance(error, AttrcertError):
+        return error
+    if reason := _reason(error):
+        return FileError(f"{_file(error)} cannot be read or written: {reason}", hint="--traceback shows where")
+    if out_of_memory(error):
+        return OutOfMemoryError(
+            f"memory ran out: {_summary(error)}",
+            hint="a smaller --batch-size, --chunk or --memory may help; what --out has can be resumed",
+        )
+    return UnexpectedError(
+        f"something went wrong that should not: {_summary(error)}",
+        trace="".join(traceback.format_exception(error)),
+    )
+
+
+def unwritable(path: Path, error: OSError) -> AttrcertError:
+    """A wrong place is wrong usage; everything else lies with the machine."""
+    wrong = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    return (UsageError if wrong else FileError)(f"{path} cannot be written: {error.strerror or error}")
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Python's own, or torch's, which is known by its words."""
+    words = ("out of memory", "not enough memory", "can't allocate memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and any(word in str(error) for word in words)
+    )
+
+
+def _reason(error: BaseException) -> str:
+    """Why the system refused a file; safetensors says it in a text of its own."""
+    if isinstance(error, OSError):
+        return error.strerror or _summary(error)
+    number = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
+    return os.strerror(int(number[1])) if number else ""
+
+
+def _file(error: BaseException) -> str:
+    name = getattr(error, "filename", None)
+    return os.fsdecode(name) if isinstance(name, str | bytes) else "a file"
+
+
+def _summary(error: BaseException) -> str:
+    """Its kind, and the first line of what it says."""
+    said = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

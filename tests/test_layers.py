@@ -11,7 +11,7 @@ import attrcert
 PACKAGE = Path(attrcert.__file__).parent
 # a layer sees the layers before it and itself; the names of one layer do not see each other
 LAYERS = (
-    {"errors", "references", "arrays"},
+    {"errors", "foreign", "references", "arrays"},
     {"vocabulary", "files"},
     {"columns", "draws", "locks"},
     {"types", "schemas", "pictures"},
@@ -24,7 +24,7 @@ LAYERS = (
     {"cli"},
 )
 REPORTING_SEES = {
-    "errors", "arrays", "vocabulary", "files", "columns", "locks", "schemas", "records", "manifests", "rowfiles",
+    "errors", "foreign", "arrays", "vocabulary", "files", "columns", "locks", "schemas", "records", "manifests", "rowfiles",
     "pictures", "reporting",
 }  # fmt: skip
 FRONT = {"__init__", "__main__"}

@@ -417,10 +417,11 @@ class RunGroup:
 
             return Spread(partial(Processes, workers=self.workers), self.workers)
         try:
+            from attrcert.running.apart import Apart
             from attrcert.running.ray_workers import Actors
         except ModuleNotFoundError as error:
             raise UsageError("--engine ray needs Ray", hint="pip install 'attrcert[ray]'") from error
-        return Spread(partial(Actors, address=self.ray_address, gpus=self.gpus_per_worker), self.workers)
+        return Apart(partial(Actors, address=self.ray_address, gpus=self.gpus_per_worker), self.workers)
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,22 @@
 """Where batches are computed: in this process, or by workers that may die, each with a model of its own."""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from torch import Tensor
 
 from attrcert.columns import Cell, Row
-from attrcert.errors import AttrcertError
+from attrcert.errors import AttrcertError, told
 from attrcert.running.attacking import Deltas
 from attrcert.running.runs import Run, Source, open_run
 
 BATCHES_EACH = 4  # so that no worker waits long for the last one
 DEATHS = 3  # of workers at one batch, after which the batch is to blame
+GO_ON = "what was finished can be resumed: the same command with --resume goes on"
 Indices = tuple[int, ...]
 
 
@@ -22,7 +25,7 @@ class EngineError(AttrcertError):
 
 
 class WorkersDiedError(EngineError):
-    """One after the other, at the same batch: the run is incomplete."""
+    """One after the other at the same batch, or all at once: the run is incomplete."""
 
     exit_code = 4
 
@@ -76,7 +79,19 @@ class Worker:
     """The run, opened once, in a process of its own; the same code whoever started that process."""
 
     def __init__(self, source: Source) -> None:
-        self._run = open_run(source.model, source.data, source.config, source.options)
+        self._source = source
+
+    @cached_property
+    def _run(self) -> Run:
+        source = self._source
+        return open_run(source.model, source.data, source.config, source.options)
+
+    def attempt(self, indices: Indices, *, keep: bool) -> Done | AttrcertError:
+        """The batch, or what went wrong, to be raised where a user hears of it."""
+        try:
+            return self.compute(indices, keep=keep)
+        except Exception as error:
+            return told(error)
 
     def compute(self, indices: Indices, *, keep: bool) -> Done:
         kept: dict[str, Tensor] = {}
@@ -99,8 +114,17 @@ class Crew(Protocol):
     def room(self) -> int: ...
     def hire(self) -> Hand: ...
     def hear(self, busy: Sequence[Hand]) -> tuple[Hand, Done | Died]:
-        """The first of the busy workers that is done or dead."""
+        """The first of the busy workers that is done or dead; raises what went wrong at one."""
         ...
+
+
+@dataclass(frozen=True)
+class Job:
+    """Batches of a run; `keep` asks for their perturbations."""
+
+    source: Source
+    batches: Sequence[Indices]
+    keep: bool
 
 
 @dataclass(frozen=True)
@@ -112,16 +136,21 @@ class Spread:
 
     def __call__(self, run: Run, order: Order) -> Generator[list[Row], None, None]:
         assert run.source is not None  # a command's run has one
-        batches = run.open_batches(order.finished, order.size)
-        crew = self.crew(run.source, order.save is not None)
+        job = Job(run.source, run.open_batches(order.finished, order.size), order.save is not None)
+        with closing(self.done(job, order.warn)) as found:
+            for done in found:
+                for message in done.warnings:
+                    order.warn(message)
+                if order.save and done.kept:
+                    order.save(done.kept)
+                yield [row for row in done.rows if row["index"] not in order.finished]
+
+    def done(self, job: Job, warn: Callable[[str], None]) -> Generator[Done, None, None]:
+        """Every batch once."""
+        crew = self.crew(job.source, job.keep)
         if crew.room < self.workers:
-            order.warn(f"there is room for {crew.room} of {self.workers} workers; going on with these")
-        for done in employ(crew, batches, min(self.workers, crew.room, len(batches)), order.warn):
-            for message in done.warnings:
-                order.warn(message)
-            if order.save and done.kept:
-                order.save(done.kept)
-            yield [row for row in done.rows if row["index"] not in order.finished]
+            warn(f"there is room for {crew.room} of {self.workers} workers; going on with these")
+        yield from employ(crew, job.batches, min(self.workers, crew.room, len(job.batches)), warn)
 
 
 def fitting(run: Run, engine: Engine) -> int:
@@ -131,7 +160,9 @@ def fitting(run: Run, engine: Engine) -> int:
     return max(1, min(run.batch_size, -(-len(run.data.indices) // (BATCHES_EACH * engine.workers))))
 
 
-def employ(crew: Crew, batches: Sequence[Indices], workers: int, warn: Callable[[str], None]) -> Iterator[Done]:
+def employ(
+    crew: Crew, batches: Sequence[Indices], workers: int, warn: Callable[[str], None]
+) -> Generator[Done, None, None]:
     """Every batch once, as the workers finish them."""
     waiting, deaths = deque(batches), Counter[Indices]()
     idle: list[Hand] = []
@@ -153,7 +184,7 @@ def employ(crew: Crew, batches: Sequence[Indices], workers: int, warn: Callable[
             if deaths[batch] == DEATHS:
                 raise WorkersDiedError(
                     f"{DEATHS} workers died of the batch that begins with sample {batch[0]}: {heard.reason}",
-                    hint="a smaller --batch-size or --memory may help; what was finished can be resumed",
+                    hint=f"a smaller --batch-size or --memory may help; {GO_ON}",
                 )
             warn(f"a worker died ({heard.reason}); its {len(batch)} samples are given to another")
             waiting.appendleft(batch)

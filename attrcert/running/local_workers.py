@@ -3,17 +3,13 @@
 import multiprocessing
 import os
 import signal
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any
 
-from attrcert.errors import AttrcertError
-from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker
+from attrcert.running.engines import Died, Done, Hand, Indices, Worker
 from attrcert.running.runs import Source
 
 
@@ -76,23 +72,7 @@ class Processes:
 def _serve(line: Connection, source: Source, keep: bool) -> None:
     """A worker's life: batches in, rows out, until the line is closed. Ctrl-C is its employer's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        worker = _attempt(line, partial(Worker, source))
-        while worker is not None:
-            done = _attempt(line, partial(worker.compute, line.recv(), keep=keep))
-            if done is None:
-                return
-            line.send(done)
-    except (EOFError, OSError):
-        return
-
-
-def _attempt(line: Connection, act: Callable[[], Any]) -> Any:
-    """The result, or None when the error was told instead."""
-    try:
-        return act()
-    except AttrcertError as error:
-        line.send(error)
-    except Exception:
-        line.send(EngineError(f"a worker failed:\n{traceback.format_exc()}"))
-    return None
+    worker = Worker(source)
+    with suppress(EOFError, OSError):
+        while True:
+            line.send(worker.attempt(line.recv(), keep=keep))

@@ -10,8 +10,8 @@ from typing import Any
 
 import ray
 
-from attrcert.errors import AttrcertError, UsageError
-from attrcert.running.engines import Died, Done, EngineError, Hand, Indices, Worker, WorkersDiedError
+from attrcert.errors import AttrcertError, UnexpectedError, UsageError
+from attrcert.running.engines import GO_ON, Died, Done, EngineError, Hand, Indices, Worker, WorkersDiedError
 from attrcert.running.runs import Source
 
 PATIENCE = 10.0  # seconds without a result, after which it is asked whether any can come
@@ -24,7 +24,7 @@ class ActorHand:
     pending: Any = field(default=None)
 
     def give(self, indices: Indices) -> None:
-        self.pending = self.actor.compute.remote(indices, keep=self.keep)
+        self.pending = self.actor.attempt.remote(indices, keep=self.keep)
 
     def dismiss(self) -> None:
         ray.kill(self.actor)
@@ -78,13 +78,18 @@ class Actors:
         hands = {hand.pending: hand for hand in busy if isinstance(hand, ActorHand)}
         ready = _first_of(list(hands))
         try:
-            return hands[ready], ray.get(ready)
-        except ray.exceptions.RayActorError as error:
-            if isinstance(error, ray.exceptions.ActorDiedError) and "creation task" in str(error):
-                raise _told(error) from error
-            return hands[ready], Died(f"its actor is gone: {str(error).splitlines()[0]}")
+            heard = ray.get(ready)
         except ray.exceptions.RayTaskError as error:
-            raise _told(error) from error
+            raise UnexpectedError("a worker of Ray failed outside its work", trace=str(error)) from error
+        except ray.exceptions.RayError as error:
+            lines = str(error).splitlines() or [type(error).__name__]
+            if "creation task" in lines[0]:
+                hint = "every node must have the same attrcert and Python"
+                raise EngineError(f"a worker of Ray cannot start: {lines[-1]}", hint=hint) from error
+            return hands[ready], Died(f"its actor is gone: {lines[0]}")
+        if isinstance(heard, AttrcertError):
+            raise heard
+        return hands[ready], heard
 
 
 def check_answers(address: str) -> None:
@@ -113,17 +118,8 @@ def _first_of(pending: list[Any]) -> Any:
             return ready[0]
         here = ray.get_runtime_context().get_node_id()
         if any(node["NodeID"] == here and not node["Alive"] for node in _nodes()):
-            raise WorkersDiedError(
-                "Ray's own process on this machine is gone, and its workers with it",
-                hint="what was finished can be resumed",
-            )
+            raise WorkersDiedError("Ray's own process on this machine is gone, and its workers with it", hint=GO_ON)
 
 
 def _nodes() -> list[dict[str, Any]]:
     return ray.nodes()  # type: ignore[no-untyped-call]
-
-
-def _told(error: Exception) -> AttrcertError:
-    """The worker's own error."""
-    cause = getattr(error, "cause", None)
-    return cause if isinstance(cause, AttrcertError) else EngineError(f"a worker failed:\n{error}")
