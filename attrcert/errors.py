@@ -3,7 +3,6 @@
 import os
 import re
 import traceback
-from pathlib import Path
 from typing import Any
 
 UNEXPECTED = 70  # the exit code of what should not happen, as sysexits.h has it
@@ -100,12 +99,6 @@ def told(error: BaseException) -> AttrcertError:
         f"something went wrong that should not: {_summary(error)}",
         trace="".join(traceback.format_exception(error)),
     )
-
-
-def unwritable(path: Path, error: OSError) -> AttrcertError:
-    """A wrong place is wrong usage; everything else lies with the machine."""
-    wrong = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-    return (UsageError if wrong else FileError)(f"{path} cannot be written: {error.strerror or error}")
 
 
 def out_of_memory(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from attrcert.errors import FileError, UsageError
+from attrcert.errors import AttrcertError, FileError, UsageError
 
 PART = ".attrcert-part"  # how the names of files end that are not whole yet
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -54,9 +54,10 @@ def _mode(path: Path, *, follow: bool) -> int | None:
         raise UsageError(f"{str(path)!r} is not the name of a file: {error}") from error
 
 
-def cannot_write(path: Path, error: Exception, hint: str = "") -> FileError:
-    """What the system says of a file that it does not let us write."""
-    return FileError(f"{path} cannot be written: {reason(error)}", hint=hint)
+def cannot_write(path: Path, error: Exception, hint: str = "") -> AttrcertError:
+    """What the system says of a file that it does not let us write; a wrong place is wrong usage."""
+    wrong = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+    return (UsageError if wrong else FileError)(f"{path} cannot be written: {reason(error)}", hint=hint)
 
 
 def reason(error: Exception) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attrcert.columns import Cell, Column, Row
 from attrcert.errors import ResumeError
+from attrcert.foreign import guarded, unguarded
 from attrcert.schemas import columns_at, migrated, schema_of
 
 WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
@@ -20,13 +21,13 @@ def render(value: Cell) -> str:
     """A cell as text: floats by repr, empty for not applicable."""
     if value is None:
         return ""
-    return repr(value) if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) else guarded(str(value)) if isinstance(value, str) else str(value)
 
 
 def parse(text: str, kind: type) -> Cell:
     if text == "":
         return None
-    return {"True": True, "False": False}[text] if kind is bool else kind(text)
+    return {"True": True, "False": False}[text] if kind is bool else unguarded(text) if kind is str else kind(text)
 
 
 def to_csv(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) -> str:

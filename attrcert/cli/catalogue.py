@@ -6,7 +6,9 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
+from attrcert.cli.console import put, stdout
 from attrcert.errors import UsageError
+from attrcert.foreign import printable
 from attrcert.registry import unknown
 
 
@@ -34,18 +36,17 @@ def catalogue(
         raise unknown("family", family, found)
     picked = {name: entries for name, entries in found.items() if family in (None, name)}
     if format_ == "json":
-        typer.echo(json.dumps(picked, indent=1))
+        put(json.dumps(picked, indent=1))
         return
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = stdout()
     for name, entries in picked.items():
         table = Table(
             "name", "what it is", "reference", title=name, title_justify="left", show_edge=False, header_style="bold"
         )
         for entry in entries:
-            table.add_row(entry["name"], Text(entry["meaning"]), entry["reference"])
+            table.add_row(*(Text(printable(entry[part])) for part in ("name", "meaning", "reference")))
         console.print(table)
         console.print()

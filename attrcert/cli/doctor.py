@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from attrcert.cli import options
+from attrcert.cli.console import put, stdout
 from attrcert.cli.groups import with_groups
 from attrcert.errors import UsageError
+from attrcert.foreign import printable, printable_lines
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
@@ -35,16 +37,15 @@ def doctor(
 
     findings = examine(model.spec(checkpoint), data.spec(dataset), device=device, dtype=dtype)
     if format_ == "json":
-        typer.echo(json.dumps([asdict(finding) for finding in findings], indent=1))
+        put(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         table = Table("check", "", "what was seen", show_edge=False, header_style="bold")
         for finding in findings:
-            said = finding.message + (f"\n-> {finding.hint}" if finding.hint else "")
-            table.add_row(finding.check, Text(finding.level, style=STYLES[finding.level]), Text(said))
-        Console(highlight=False).print(table)
+            said = printable(finding.message) + (f"\n-> {printable_lines(finding.hint)}" if finding.hint else "")
+            table.add_row(Text(finding.check), Text(finding.level, style=STYLES[finding.level]), Text(said))
+        stdout().print(table)
     if any(finding.level == "fail" for finding in findings):
         raise typer.Exit(3)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import put, stdout, talk
 from attrcert.cli.gate import render
 from attrcert.cli.options import OutputGroup, RunGroup
 from attrcert.cli.session import compute
@@ -95,10 +95,10 @@ def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) ->
     if results.format not in ("table", "json"):
         raise UsageError(f"a closed form has no rows: --format must be table or json, got {results.format}")
     if results.format == "table":
-        typer.echo("\n".join(lines))
+        put("\n".join(lines))
         return
     finite = [{name: None if cell == math.inf else cell for name, cell in fact.items()} for fact in facts]
-    typer.echo(json.dumps(finite, indent=1))
+    put(json.dumps(finite, indent=1))
 
 
 def _as_json(
@@ -144,22 +144,20 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
             render(verdict, "table", on_stderr=True)
         return summary
     if format_ == "json":
-        typer.echo(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
+        put(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
         return summary
     tables = overview(run.config.command, rows, run.facts(), auc=auc)
     if format_ == "markdown":
-        typer.echo("\n".join(markdown(table) for table in tables))
+        put("\n".join(markdown(table) for table in tables))
     else:
-        from rich.console import Console
-
         from attrcert.reporting.tables import show
 
-        console = Console(highlight=False)
+        console = stdout()
         for number, table in enumerate(tables):
             if number:
                 console.print()
             show(table, console)
     if verdict:
-        typer.echo()
+        put("")
         render(verdict, format_)
     return summary

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import put, talk
 from attrcert.errors import UsageError
-from attrcert.files import check_target, write_text
+from attrcert.files import cannot_write, check_target, write_text
 
 if TYPE_CHECKING:
     from attrcert.reporting.gates import Gate
@@ -186,7 +186,7 @@ def _check(path: Path | None) -> None:
                 f"{path} exists and is not a JUnit report that attrcert wrote", hint="choose another --junit"
             )
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise cannot_write(path, error) from error
 
 
 def _write(verdict: "Verdict", path: Path | None) -> None:
@@ -212,7 +212,7 @@ def _add_to(path: Path, text: str) -> None:
         with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise cannot_write(path, error) from error
 
 
 def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
@@ -220,9 +220,9 @@ def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
     from attrcert.reporting.verdict_texts import verdict_json, verdict_markdown, verdict_table
 
     if shape == "json":
-        typer.echo(json.dumps(verdict_json(verdict), indent=1))
+        put(json.dumps(verdict_json(verdict), indent=1))
     elif shape == "markdown":
-        typer.echo(verdict_markdown(verdict))
+        put(verdict_markdown(verdict))
     else:
         from rich.console import Console
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import put, talk
 from attrcert.errors import UsageError
 from attrcert.files import cannot_write, check_target, make_folder, write_bytes, write_text
 
@@ -84,7 +84,7 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
 
     content = html(page) if format_ == "html" else text(page)
     if target is None:
-        typer.echo(content)
+        put(content)
         return
     write_text(target, content)
     for missing in page.missing:

@@ -1,7 +1,6 @@
 """A run on the terminal: progress, interrupts, and the file that its rows go to."""
 
 import os
-import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +18,7 @@ from attrcert.cli.options import OutputGroup
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.files import remove
+from attrcert.foreign import shell
 from attrcert.manifests import COMPLETE, RUNNING
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ def _say_how_to_resume(file: "RowFile | None", total: int) -> None:
     if file is None:
         talk("interrupted; nothing was saved, since there was no --out")
         return
-    command = shlex.join(
+    command = shell(
         ["attrcert", *[word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")], "--resume"]
     )
     talk(f"interrupted: {len(file.finished)} of {total} samples are in {file.path}. Go on with:\n  {command}")

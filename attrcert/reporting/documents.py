@@ -9,6 +9,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from attrcert.foreign import printable
 from attrcert.reporting.pages import Page
 from attrcert.reporting.summaries import WORDS, TextTable, markdown
 from attrcert.reporting.worst import SampleTable, Shown
@@ -89,4 +90,4 @@ def _listed(samples: SampleTable) -> TextTable:
 
 
 def _plain(words: str) -> str:
-    return words.replace("<", "&lt;").replace("\n", " ")
+    return printable(words).replace("<", "&lt;")

@@ -11,6 +11,7 @@ from typing import Any, TextIO
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named
 from attrcert.errors import UsageError
+from attrcert.foreign import unguarded
 from attrcert.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.records import parse
 from attrcert.vocabulary import Status
@@ -185,7 +186,7 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
         if name == "status":
             _check_statuses(texts, path)
         words: dict[str, str] = {}
-        return [words.setdefault(text, text) or None for text in texts]
+        return [words.setdefault(text, unguarded(text)) or None for text in texts]
     found: list[Cell] = []
     for number, text in enumerate(texts, 2):
         try:

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from attrcert.columns import Cell, Row
+from attrcert.foreign import printable, printable_lines
 from attrcert.vocabulary import Guarantee, Status, round_up
 
 
@@ -243,17 +244,22 @@ def _degrees(value: float | None) -> str:
 
 def markdown(table: TextTable) -> str:
     """The table for a README, an issue or a step summary; what could be read as markup there is shown as it is."""
-    lines = [f"**{_shown(table.title)}**", "", *(f"- {_shown(fact)}" for fact in table.facts), ""]
+    lines = [f"**{_plain(table.title)}**", "", *(f"- {_plain(fact)}" for fact in table.facts), ""]
     rows = (table.header, ("---",) * len(table.header), *table.cells)
     lines += [
-        "| " + " | ".join(_shown(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
+        "| " + " | ".join(_plain(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
     ]
-    return "\n".join([*lines, "", *(f"- {_fenced(_shown(note))}" for note in table.notes), ""])
+    return "\n".join([*lines, "", *(f"- {_fenced(_shown(printable_lines(note)))}" for note in table.notes), ""])
 
 
 def _fenced(note: str) -> str:
     """Lines that are set apart, such as a rule with a mark below it, keep their blanks."""
     return re.sub(r"((?:\n {4,}.*)+)", lambda match: f"\n\n  ```{match[1]}\n  ```", note)
+
+
+def _plain(text: str) -> str:
+    """On one line, without marks of its own."""
+    return _shown(printable(text).replace("`", "\\`"))
 
 
 def _shown(text: str) -> str:

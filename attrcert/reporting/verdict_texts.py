@@ -77,7 +77,7 @@ def _said(judgement: Judgement) -> Iterable[str]:
     """What a table has no room for."""
     name = _flat(judgement.name)
     if judgement.message:
-        yield f"{name}: {judgement.message}"
+        yield f"{name}: {judgement.message}".replace("\nhint: ", "\n  hint: ")
     if judgement.reason and judgement.outcome is not Outcome.PASSED:
         yield f"{name}, reason: {_flat(judgement.reason)}"
     if hidden := len(judgement.observations) - len(_shown(judgement)):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attrcert.columns import Cell, Row
-from attrcert.errors import SampleError
+from attrcert.errors import SampleError, out_of_memory
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
 from attrcert.running.cells import Subject, explain
@@ -107,8 +107,8 @@ class _Work:
             return self._halved(batch)
         try:
             return self._whole(batch)
-        except RuntimeError as error:
-            if not _out_of_memory(error):
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
                 raise
         # only here is the error gone, and with it what its frames held
         if torch.cuda.is_available():
@@ -153,11 +153,6 @@ def with_derivatives(
         return apart | (rows(classifier, picked(batch, keep), logits[keep]) if keep else {})
 
     return rows
-
-
-def _out_of_memory(error: RuntimeError) -> bool:
-    words = ("out of memory", "not enough memory", "can't allocate memory")
-    return isinstance(error, torch.OutOfMemoryError) or any(word in str(error) for word in words)
 
 
 def picked(batch: Batch, keep: list[int]) -> Batch:
