@@ -24,9 +24,12 @@ from safetensors.torch import save_file
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.cli.app import main
 from attrcert.columns import COLUMNS
+from attrcert.errors import UNEXPECTED
 from attrcert.loading.architectures import build, softplus_cnn
+from attrcert.loading.classifier import Classifier
 from attrcert.records import read_rows
 from attrcert.running import evaluate
+from attrcert.running.checks import accuracy
 
 ARGS = {"channels": 1, "size": 8, "classes": 3, "width": 2, "hidden": 4}
 ARCHS = """
@@ -689,14 +692,14 @@ def test_a_sample_that_does_not_fit_alone_is_an_error_row(bound, monkeypatch):
     assert [row["status"] for row in done.rows] == ["error:memory"] * 3
 
 
-def test_an_error_that_is_not_about_memory_is_not_hidden(work, monkeypatch):
+def test_an_error_that_is_not_about_memory_is_not_hidden(bound, monkeypatch):
     def broken() -> None:
         raise RuntimeError("a mistake of our own")
 
     monkeypatch.setattr(evaluate, "explain", out_of_memory_above(0, broken))
-    monkeypatch.setattr(sys, "argv", ["attrcert", "bound", str(work / "tiny.safetensors"), str(work / "data.npz")])
-    with pytest.raises(RuntimeError, match="a mistake of our own"):
-        main()
+    done = bound("--traceback")
+    assert done.code == UNEXPECTED
+    assert "RuntimeError: a mistake of our own" in done.err
 
 
 def test_little_memory_makes_small_batches_and_the_same_rows(bound, tmp_path):
@@ -923,6 +926,38 @@ def test_doctor_finds_the_small_model_fit(attrcert, work):
     levels = {finding["check"]: finding["level"] for finding in json.loads(done.out)}
     for check in ("outputs", "determinism", "batch coupling", "second derivative", "Hessian against finite difference"):
         assert levels[check] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("hits", "samples", "classes", "level", "said"),
+    [
+        (0, 8, 10, "warn", "0 of 8 right: guessing among 10 classes gets as many in 100% of such checks"),
+        (2, 8, 10, "warn", "2 of 8 right: guessing among 10 classes gets as many in 19% of such checks"),
+        (3, 8, 10, "ok", "3 of 8 right (38%)"),
+        (0, 64, 10, "warn", "0 of 64 right"),
+        (11, 64, 10, "warn", "11 of 64 right: guessing among 10 classes gets as many in 5% of such checks"),
+        (12, 64, 10, "ok", "12 of 64 right (19%)"),
+        (1, 1, 10, "warn", "1 of 1 right"),
+        (40, 64, 2, "ok", "40 of 64 right (62%)"),
+        (35, 64, 2, "warn", "35 of 64 right"),
+    ],
+)
+def test_accuracy_is_fine_only_where_guessing_rarely_does_as_well(hits, samples, classes, level, said):
+    labels = [i % classes for i in range(samples)]
+    seen = [label if i < hits else (label + 1) % classes for i, label in enumerate(labels)]
+    images = torch.nn.functional.one_hot(torch.tensor(seen), classes).float().view(samples, 1, 1, classes)
+    finding = accuracy(Classifier(torch.nn.Flatten()), images, list(labels))
+    assert (finding.level, finding.message[: len(said)]) == (level, said)
+    assert ("so few samples cannot tell" in finding.hint) == (samples == 1)
+
+
+def test_a_run_on_a_few_samples_that_are_all_wrong_is_warned_of(bound, work, tmp_path):
+    with np.load(work / "data.npz") as arrays:
+        images, labels = arrays["images"], arrays["labels"]
+    right = {int(row["index"]): int(row["predicted"]) for row in bound().rows}
+    np.savez(tmp_path / "wrong.npz", images=images, labels=[(right[i] + 1) % 3 for i in range(len(labels))])
+    done = bound("--limit", 4, data=tmp_path / "wrong.npz", quiet=False)
+    assert "warning: accuracy: 0 of 4 right" in " ".join(done.err.split())
 
 
 def test_doctor_warns_of_max_pooling_by_the_modules_name(attrcert, work):

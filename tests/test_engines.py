@@ -1,6 +1,7 @@
 """Whoever computes the batches, the rows are the same; a worker that is killed costs time, not rows."""
 
 import csv
+import json
 import os
 import signal
 import socket
@@ -207,6 +208,22 @@ def test_a_scheduler_that_ends_the_program_leaves_a_run_that_says_how_to_go_on(s
     assert "Go on with:" in talk
     started("--resume", "--batch-size", 1, out=run.out).finish()
     assert_same_rows(run.out, alone)
+
+
+def test_a_run_whose_ray_head_is_gone_is_incomplete_and_says_how_to_go_on(started, monkeypatch):
+    """Ray itself ends the process that talks to it."""
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "2")
+    long = ("bound", "--limit", 250, "--norm", "linf", "--batch-size", 1)
+    run = started("--engine", "ray", "--workers", 1, program=long)
+    wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
+    os.kill(workers_of(run.process.pid, "gcs_server")[0], signal.SIGKILL)
+    talk = run.process.communicate(timeout=120)[1]
+    assert run.process.returncode == 4, talk
+    assert "as it does when Ray's head is gone" in talk
+    assert "the same command with --resume goes on" in talk
+    assert "Traceback" not in talk
+    assert 2 <= len(rows_of(run.out)) < 250
+    assert json.loads(Path(f"{run.out}.json").read_text())["state"] != "complete"
 
 
 @pytest.mark.parametrize(("alive", "ended"), [([True, True, False], True), ([True, True, True, True], False)])

@@ -273,7 +273,7 @@ def test_cells_that_no_run_writes_are_refused(cells, tmp_path):
 def test_a_summary_path_that_cannot_be_is_told(tmp_path, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "x" * 5000)
     done = attrcert("gate", write(tmp_path / "x.csv", [row(0)]), "--require", "max(T_c_deg) <= 20")
-    assert (done.code, "cannot be written" in done.said) == (2, True)
+    assert (done.code, "cannot be written" in done.said) == (74, True)
 
 
 def test_a_file_name_that_is_no_text_is_judged_and_reported(tmp_path, monkeypatch):

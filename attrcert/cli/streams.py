@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 from attrcert.errors import FileError
 
@@ -15,7 +15,7 @@ from attrcert.errors import FileError
 class Results:
     """stdout. An error is told as one of stdout, and reaches nobody who would take it for another's (typer, Rich)."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -33,7 +33,7 @@ class Results:
 class Talk:
     """stderr. What cannot be said is lost, and the exit code stays what it is."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
@@ -64,13 +64,13 @@ def standard_streams() -> Iterator[None]:
             _drop(stream)
 
 
-def _text(stream: TextIO) -> TextIO:
+def _text(stream: Any) -> Any:
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")  # names of files need not be text
     return stream
 
 
-def _closed(number: int, mode: int) -> TextIO:
+def _closed(number: int, mode: int) -> Any:
     """A stream that the shell closed (`>&-`). Its number is taken, or the next file would get what is printed."""
     opened = os.open(os.devnull, mode)
     if opened != number:
@@ -79,7 +79,7 @@ def _closed(number: int, mode: int) -> TextIO:
     return open(number, "w", encoding="utf-8", closefd=False)
 
 
-def _drop(stream: TextIO) -> None:
+def _drop(stream: Any) -> None:
     try:
         stream.flush()
     except OSError:

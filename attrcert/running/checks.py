@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import torch
 from jaxtyping import Float
+from scipy.special import bdtrc
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,6 +18,7 @@ from attrcert.running.tracing import Called, outputs_by_module
 from attrcert.vocabulary import some
 
 LEAST_AGREEMENT, LEAST_COSINE = 0.95, 0.9
+LARGEST_CHANCE = 0.05  # that guessing does as well as a model which is called better
 CHUNK = 8  # images differentiated at once, so that the checks need less memory than the run
 
 
@@ -239,7 +241,7 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
 
 
 def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> Finding:
-    """Well above chance on the labels, or something about normalisation or label order is wrong."""
+    """More labels right than guessing gets (an exact binomial test), or something about normalisation or label order is wrong."""
     known = [(i, label) for i, label in enumerate(labels) if label is not None]
     if not known:
         return Finding("accuracy", Level.WARN, "not checked: the data have no labels")
@@ -252,15 +254,19 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
             f"labels must be below {logits.shape[1]}, the number of classes, got {beyond[0]}",
             "is this the data set that the model was trained for?",
         )
-    hits = sum(int(logits[i].argmax()) == label for i, label in known) / len(known)
-    if len(known) >= 32 and hits < 2 / logits.shape[1]:
-        return Finding(
-            "accuracy",
-            Level.WARN,
-            f"{hits:.0%} of {len(known)} samples: hardly above chance",
-            "check --mean and --std, the order of the labels and --softplus-beta",
-        )
-    return Finding("accuracy", Level.OK, f"{hits:.0%} of {len(known)} samples")
+    hits, classes = sum(int(logits[i].argmax()) == label for i, label in known), logits.shape[1]
+    message = f"{hits} of {len(known)} right"
+    by_chance = float(bdtrc(hits - 1, len(known), 1 / classes))
+    if by_chance <= LARGEST_CHANCE:
+        return Finding("accuracy", Level.OK, f"{message} ({hits / len(known):.0%})")
+    return Finding(
+        "accuracy",
+        Level.WARN,
+        f"{message}: guessing among {classes} classes gets as many in {by_chance:.0%} of such checks",
+        "check --mean and --std, the order of the labels and --softplus-beta"
+        if classes ** -len(known) <= LARGEST_CHANCE
+        else "so few samples cannot tell: take more, e.g. --limit 32",
+    )
 
 
 def input_range(x: Float[Tensor, "b *shape"]) -> Finding:
