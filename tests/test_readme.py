@@ -7,7 +7,9 @@ import pytest
 from typer.main import get_command
 
 from attrcert.cli.app import app
+from attrcert.cli.endings import INTERRUPTED
 from attrcert.columns import COLUMNS, INVERSE, SMOOTH
+from attrcert.errors import AttrcertError
 from attrcert.vocabulary import Guarantee
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -21,8 +23,9 @@ def test_the_column_table_is_the_one_that_rows_have():
 
 
 def test_every_option_in_the_readme_exists():
-    commands = get_command(app).commands  # type: ignore[attr-defined]
-    known = {name for command in commands.values() for parameter in command.params for name in parameter.opts}
+    whole = get_command(app)
+    commands = (whole, *whole.commands.values())  # type: ignore[attr-defined]
+    known = {name for command in commands for parameter in command.params for name in parameter.opts}
     ours = re.sub(r"^#SBATCH.*$|`ray start[^`]*`", "", README, flags=re.MULTILINE)  # other programs have their own
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours)) <= known
 
@@ -40,3 +43,14 @@ def test_the_python_blocks_run_one_after_the_other(capsys, monkeypatch, tmp_path
 @pytest.mark.parametrize("guarantee", [Guarantee.FIRST_ORDER, Guarantee.CORRECTED])
 def test_a_guarantee_means_in_the_readme_what_the_table_says(guarantee):
     assert f"| {guarantee} | {guarantee.meaning} |" in README
+
+
+def test_the_exit_codes_of_all_errors_are_in_the_readme():
+    section = README.split("## Exit codes")[1].split("\n## ")[0]
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \| ", section, re.MULTILINE)}
+    kinds, raised = [AttrcertError], set()
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        raised.add(kind.exit_code)
+    assert raised | {0, 1, INTERRUPTED} == documented
