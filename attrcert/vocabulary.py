@@ -1,6 +1,7 @@
 """Nouns without tensors: norms, balls, guarantees, statuses, and how numbers are read and rounded."""
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -11,6 +12,7 @@ from fractions import Fraction
 from attrcert.errors import UsageError
 
 QUADRATURES = ("gauss-legendre", "riemann-right")
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Guarantee(StrEnum):
@@ -111,10 +113,17 @@ class Norm:
         return f"l{self.p:g}" if self.kind is NormKind.LP else self.kind.value
 
 
+def shortened(text: str, most: int = 200) -> str:
+    """As much of a text of any length as a message has room for."""
+    return text if len(text) <= most else text[:most] + "..."
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first few names, and how many more there are."""
     listed = list(names)
-    return ", ".join(listed[:most]) + (f" and {len(listed) - most} more" if len(listed) > most else "")
+    return ", ".join(shortened(name) for name in listed[:most]) + (
+        f" and {len(listed) - most} more" if len(listed) > most else ""
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -131,6 +140,22 @@ def parse_number(text: str, name: str = "") -> float:
         subject = f"{name} must be" if name else "expected"
         raise UsageError(f"{subject} a number or a fraction such as 8/255, got {text!r}") from error
     return value
+
+
+def parse_bytes(text: str, name: str = "memory") -> int:
+    """Sizes such as 4GB or 800M; a number without a unit is refused, since nobody means 4 bytes by it."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])i?B?|B)\s*", text, re.IGNORECASE)
+    if not match or not 0 < float(match[1]) < 1e6:
+        raise UsageError(f"{name} must be a size such as 4GB or 800MB, got {text!r}")
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+def readable_bytes(count: int) -> str:
+    """Three digits, in a form that `parse_bytes` reads."""
+    unit = next(
+        unit for unit in reversed(_UNITS) if count >= 0.9995 * _UNITS[unit] or not unit
+    )  # 999.5 has four digits
+    return f"{count / _UNITS[unit]:.3g} {unit}B"
 
 
 def parse_bounding(text: str) -> tuple[str, float]:

@@ -13,9 +13,10 @@ from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
 from attrcert.running.config import BoundConfig
-from attrcert.running.memory import Plan, parse_bytes, plan, readable_bytes, sample_bytes
+from attrcert.running.memory import Plan, plan, sample_bytes
 from attrcert.running.methods import explainer
 from attrcert.running.runs import RunOptions, open_run
+from attrcert.vocabulary import parse_bytes, readable_bytes
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """How many samples to take at once, and how many graphs to keep: from the bytes that one graph holds, measured on a sample."""
 
-import re
 from dataclasses import dataclass
 
 import torch
@@ -9,7 +8,6 @@ from torch import Tensor
 
 from attrcert.attributions.gradient import Saliency
 from attrcert.certificates.smoothing import CHUNK
-from attrcert.errors import UsageError
 from attrcert.linalg.maps import usual_chunk
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.types import Attribution, Logits
@@ -25,23 +23,6 @@ ON_THE_WAY = 4
 # Vectors of a sample that share a graph where graphs are built again, and the part of the memory for what they make on the way.
 SHARING, SHARED_PART = DiagonalScaling().columns, 4
 PLAIN = Saliency()
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
-
-
-def parse_bytes(text: str) -> int:
-    """Sizes such as 4GB or 800M; a number without a unit is refused, since nobody means 4 bytes by it."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])i?B?|B)\s*", text, re.IGNORECASE)
-    if not match or float(match[1]) <= 0:
-        raise UsageError(f"memory must be a size such as 4GB or 800MB, got {text!r}")
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
-
-
-def readable_bytes(count: int) -> str:
-    """Three digits, in a form that `parse_bytes` reads."""
-    unit = next(
-        unit for unit in reversed(_UNITS) if count >= 0.9995 * _UNITS[unit] or not unit
-    )  # 999.5 has four digits
-    return f"{count / _UNITS[unit]:.3g} {unit}B"
 
 
 @dataclass(frozen=True)

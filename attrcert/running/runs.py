@@ -40,14 +40,14 @@ from attrcert.running.config import (
 )
 from attrcert.running.evaluate import Limit, RowsOf, evaluate, read, with_derivatives
 from attrcert.running.inverting import invert_subject
-from attrcert.running.memory import Plan, noisy_samples, parse_bytes, plan, readable_bytes
+from attrcert.running.memory import Plan, noisy_samples, plan
 from attrcert.running.methods import canonical, configuration, explainer, torch_dtype
 from attrcert.running.proving import Proving, proving
 from attrcert.running.rounding import Otherwise, otherwise
 from attrcert.running.smoothing import smooth_rows
 from attrcert.running.target_maps import target_map
 from attrcert.running.tuning import fastest_chunk, product_seconds
-from attrcert.vocabulary import NormKind, indices_text
+from attrcert.vocabulary import NormKind, indices_text, parse_bytes, readable_bytes
 
 PROBED = 64
 USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
