@@ -7,6 +7,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from attrcert.cli.library_warnings import library_warnings
+
 Context = Annotated[Any, "typer's context"]  # the type of a parameter that gets it: typer passes a class of its own
 
 
@@ -28,7 +30,8 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        command(**given, **made)
+        with library_warnings(quiet=any(getattr(group, "quiet", False) for group in made.values())):
+            command(**given, **made)
 
     parameters = []
     for name, parameter in inspect.signature(command).parameters.items():
