@@ -1,7 +1,12 @@
 """Images in all their forms: decoded when asked for, one bad sample for itself alone, bad data with a reason."""
 
+import hashlib
+import os
 import pickle
+import struct
 import textwrap
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +179,100 @@ def test_an_npz_with_a_damaged_member_is_refused(npz):
         load(path)
 
 
+def test_arrays_that_would_fill_more_than_the_cap_are_refused_before_they_are_read(npz, tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "bomb.npz", images=np.zeros((2000, 40, 40), np.uint8))
+    read = []
+    monkeypatch.setattr(np.lib.format, "read_array", lambda *a, **k: read.append(a))
+    with pytest.raises(DataError, match=r"bomb\.npz would fill 3\.2 MB .*--max-input 3MB") as caught:
+        load(tmp_path / "bomb.npz", max_input="3MB")
+    assert caught.value.hint == "if you trust it, give --max-input 1GB"
+    assert not read
+    monkeypatch.undo()
+    assert len(load(tmp_path / "bomb.npz", max_input="3.3MB").indices) == 2000
+
+
+def test_a_file_that_is_as_large_on_the_disk_is_no_bomb(npz):
+    assert len(load(npz(images=pixels(3, 40, 40)), max_input="1KB").indices) == 3
+
+
+@pytest.mark.parametrize(
+    "shape", ["(1000000000, 28, 28)", "(-1, 28, 28)", "(10**9,)", f"({'9' * 4000}, 2, 2)", "(" * 300 + ")" * 300]
+)
+def test_a_header_that_declares_what_the_file_does_not_hold_is_refused(tmp_path, shape):
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.writestr("images.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + bytes(100))
+    with pytest.raises(DataError, match=r"lie\.npz is not a readable"):
+        load(tmp_path / "lie.npz")
+
+
+def test_images_without_pixels_are_refused_however_many_there_are(tmp_path):
+    header = b"{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000, 0, 1), }"
+    with zipfile.ZipFile(tmp_path / "many.npz", "w") as archive:
+        archive.writestr("images.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+    with pytest.raises(DataError, match="must have pixels"):
+        load(tmp_path / "many.npz")
+
+
+def test_a_single_array_named_npz_says_how_to_save_it(tmp_path):
+    with (tmp_path / "data.npz").open("wb") as stream:
+        np.save(stream, pixels(3, 4, 4))
+    with pytest.raises(DataError, match=r"a single array, an \.npy") as caught:
+        load(tmp_path / "data.npz")
+    assert "np.savez" in caught.value.hint
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA, 99])
+def test_a_compression_that_numpy_does_not_write_is_refused(npz, tmp_path, method):
+    path = npz(images=pixels(3, 4, 4))
+    content = path.read_bytes()
+    for magic, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+        at = content.index(magic) + place
+        content = content[:at] + struct.pack("<H", method) + content[at + 2 :]
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"data\.npz is not a readable.*compression"):
+        load(path)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">f8", "longdouble", "f2", ">f2"])
+def test_floats_of_any_length_and_byte_order_are_the_same_pixels(npz, dtype):
+    images = np.linspace(0, 1, 18).reshape(2, 3, 3)
+    image, _ = load(npz(images=images.astype(dtype))).images[1]
+    np.testing.assert_allclose(image[0].numpy(), images[1], atol=1e-3 if "2" in dtype else 1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["u2", ">u2", "i4", "u8", ">i8"])
+def test_wide_integers_are_read_or_said_to_be_out_of_range(npz, dtype):
+    low = load(npz("low.npz", images=np.array([[[0, 1]]], dtype))).images[0][0]
+    assert low.tolist() == [[[0.0, 1.0]]]
+    with pytest.raises(SampleError, match=r"got 0 to 300 .*255"):
+        load(npz("high.npz", images=np.array([[[0, 300]]], dtype))).images[0]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([0, np.inf, 1]),
+        np.array([-np.inf, 0, 0]),
+        np.array([0, -1, 2]),
+        np.array([0, 1, 2**63], np.uint64),
+        np.array([0, 1e300, 0]),
+        np.array([0, 1, np.nan], "longdouble"),
+        np.array([0, 1, np.inf], "f2"),
+    ],
+    ids=["inf", "-inf", "negative", "uint64", "huge", "long NaN", "short inf"],
+)
+def test_labels_that_no_class_can_have_are_refused_with_their_place(npz, labels):
+    with pytest.raises(DataError, match=r"labels of data\.npz must be class numbers .* at index \d"):
+        load(npz(images=pixels(3, 4, 4), labels=labels))
+
+
+@pytest.mark.parametrize("dtype", [">i4", ">f8", "u1", "longdouble", "f2"])
+def test_labels_of_any_number_type_are_class_numbers(npz, dtype):
+    data = load(npz(images=pixels(3, 4, 4), labels=np.array([4, 5, 6], dtype)))
+    assert [data.images[i][1] for i in range(3)] == [4, 5, 6]
+
+
 # names that lead nowhere
 
 
@@ -282,12 +381,45 @@ def test_a_file_cut_anywhere_costs_at_most_its_own_sample(tmp_path, ending, keep
     assert {failure.kind for failure in failed} <= {"unreadable"}
 
 
-def test_a_decompression_bomb_is_unreadable(tmp_path, monkeypatch):
-    picture(tmp_path / "bomb.png", pixels(32, 32))
-    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 100)
-    with pytest.raises(SampleError) as caught:
-        load(tmp_path).images[0]
+def test_a_picture_beyond_the_cap_is_not_decoded_and_its_row_names_the_option(tmp_path, monkeypatch):
+    picture(tmp_path / "bomb.png", pixels(300, 300))
+    decoding = []
+    monkeypatch.setattr(PIL.Image.Image, "convert", lambda self, mode: decoding.append(mode))
+    with pytest.raises(
+        SampleError, match=r"bomb\.png would fill 2\.16 MB .*--max-input 2MB.*--max-input 1GB"
+    ) as caught:
+        load(tmp_path, max_input="2MB").images[0]
     assert caught.value.kind == "unreadable"
+    assert not decoding
+
+
+def test_the_cap_stands_in_the_place_of_pillows_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(PIL.Image, "MAX_IMAGE_PIXELS", 100)
+    picture(tmp_path / "large.png", pixels(32, 32))
+    assert load(tmp_path, resize=8).images[0][0].shape == (3, 8, 8)
+    assert PIL.Image.MAX_IMAGE_PIXELS == 100
+
+
+def test_the_default_cap_refuses_a_picture_of_13000_by_13000(tmp_path):
+    width = height = 13000
+    header = struct.pack(">II5B", width, height, 8, 2, 0, 0, 0)
+    chunk = b"IHDR" + header
+    content = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    (tmp_path / "bomb.png").write_bytes(
+        content + struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
+    )
+    with pytest.raises(SampleError, match=r"would fill 4\.06 GB.*--max-input 5GB"):
+        load(tmp_path).images[0]
+    with pytest.raises(SampleError, match="cannot be decoded"):  # it has no pixels, but it is tried
+        load(tmp_path, max_input="5GB").images[0]
+
+
+def test_a_file_that_holds_postscript_is_no_picture_whatever_it_is_called(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 4 4\n%%EndComments\nshowpage\n")
+    with PIL.Image.open(tmp_path / "a.png") as opened:
+        assert opened.format == "EPS"  # Pillow alone would start Ghostscript for its pixels
+    with pytest.raises(SampleError, match="cannot identify"):
+        load(tmp_path).images[0]
 
 
 def test_a_dangling_link_is_one_unreadable_sample(tmp_path):
@@ -309,6 +441,66 @@ def test_class_folders_without_images_are_refused(tmp_path):
     (tmp_path / "cats").mkdir()
     with pytest.raises(DataError, match="holds no image files"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.png", "cat/a.png", "data.npz"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    other = picture(tmp_path / "cat" / "b.png" if "/" in name else tmp_path / "b.png", pixels(4, 4))
+    os.mkfifo(tmp_path / name)
+    if name.endswith(".npz"):
+        with pytest.raises(DataError, match=r"must be a regular file.*pipe"):
+            load(tmp_path / name)
+        return
+    data = load(tmp_path)
+    assert data.images.paths == (tmp_path / name, other)
+    assert data.images[1][0].shape == (3, 4, 4)
+    with pytest.raises(SampleError, match=r"must be a regular file.*is a pipe") as caught:
+        data.images[0]
+    assert caught.value.kind == "unreadable"
+
+
+def test_a_folder_whose_name_ends_like_a_picture_is_no_picture(tmp_path):
+    picture(tmp_path / "a.png", pixels(4, 4))
+    (tmp_path / "b.png").mkdir()
+    assert [path.name for path in load(tmp_path).images.paths] == ["a.png"]
+
+
+def test_a_sub_folder_without_images_leaves_a_flat_folder_flat(tmp_path):
+    picture(tmp_path / "a.png", pixels(4, 4))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "read.me").write_text("nothing to see")
+    data = load(tmp_path)
+    assert [path.name for path in data.images.paths] == ["a.png"]
+    assert data.images[0][1] is None
+
+
+def test_images_beside_class_folders_are_refused_and_not_left_out(tmp_path):
+    picture(tmp_path / "a.png", pixels(4, 4))
+    picture(tmp_path / "thumbnails" / "a.png", pixels(2, 2))
+    with pytest.raises(DataError, match=r"not both: it has a\.png beside thumbnails"):
+        load(tmp_path)
+
+
+def test_a_class_folder_without_images_keeps_its_label(tmp_path):
+    for name in ("ant", "bee", "cat"):
+        (tmp_path / name).mkdir()
+    picture(tmp_path / "cat" / "a.png", pixels(4, 4))
+    assert load(tmp_path).images[0][1] == 2
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe.png", b"a\nb\x1b[2J.png", "\u202eb.png".encode()])
+def test_a_folder_with_a_name_that_is_no_text_has_a_digest_and_images(tmp_path, name):
+    made = picture(tmp_path / "a.png", pixels(4, 4))
+    os.rename(made, os.path.join(os.fsencode(tmp_path), name))
+    data = load(tmp_path)
+    assert data.images[0][0].shape == (3, 4, 4)
+    assert data.facts["dataset_sha256"].startswith("listing:")
+
+
+def test_the_digest_of_a_folder_is_the_one_of_version_0_1(tmp_path):
+    made = picture(tmp_path / "ä" / "b c.png", pixels(4, 4))
+    listing = f"ä/b c.png {made.stat().st_size}"
+    assert load(tmp_path).facts["dataset_sha256"] == f"listing:{hashlib.sha256(listing.encode()).hexdigest()}"
 
 
 def test_the_manifests_digest_changes_with_the_folder(tmp_path):
@@ -503,6 +695,33 @@ def test_a_dataset_of_other_items_fails_with_a_message(user_file, item):
     path = user_file(f"import torch\ndef make(): return [{item}] * 3")
     with pytest.raises(InputError):
         load(f"{path}:make").images[0]
+
+
+@pytest.mark.parametrize(
+    "image",
+    [
+        torch.zeros(1, 4, 4, dtype=torch.complex64),
+        torch.zeros(1, 4, 4).to_sparse(),
+        np.full((4, 4), "a"),
+        np.full((4, 4), None),
+    ],
+    ids=["complex", "sparse", "words", "objects"],
+)
+def test_an_item_whose_pixels_are_no_real_numbers_is_an_error_of_its_own(image):
+    with pytest.raises(SampleError, match="numbers") as caught:
+        wrap([(image, 0)])[0]
+    assert caught.value.kind == "item"
+
+
+@pytest.mark.parametrize(
+    "label",
+    [torch.tensor(torch.inf), torch.tensor([1, 2]), torch.tensor(0.5), 10**400, "cat"],
+    ids=["inf", "two", "half", "huge", "word"],
+)
+def test_an_item_whose_label_is_no_class_number_is_an_error_of_its_own(label):
+    with pytest.raises(SampleError, match="label") as caught:
+        wrap([(torch.zeros(1, 4, 4), label)])[0]
+    assert caught.value.kind == "label"
 
 
 def test_labels_in_a_list_are_labels():

@@ -158,7 +158,7 @@ def attack(
     if save_deltas is not None and results.out == save_deltas:
         raise UsageError("--out and --save-deltas must name two files, got the same")
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
-    execute(config, model.spec(checkpoint), spec, run, results, deltas=save_deltas, auc=auc)
+    execute(config, model.spec(checkpoint, data.max_input), spec, run, results, deltas=save_deltas, auc=auc)
 
 
 def _unsaid(context: Any, settings: Any) -> dict[str, Any]:

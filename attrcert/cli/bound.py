@@ -61,4 +61,4 @@ def bound(
             raise UsageError("--loss-hessian is a first-order bound and does not go with --smooth")
         config = smoothing.config("bound", method, run)
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
-    execute(config, model.spec(checkpoint), spec, run, results, jacobians=jacobians)
+    execute(config, model.spec(checkpoint, data.max_input), spec, run, results, jacobians=jacobians)

@@ -35,7 +35,7 @@ def doctor(
 
     from attrcert.running.runs import examine
 
-    findings = examine(model.spec(checkpoint), data.spec(dataset), device=device, dtype=dtype)
+    findings = examine(model.spec(checkpoint, data.max_input), data.spec(dataset), device=device, dtype=dtype)
     if format_ == "json":
         put(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:

@@ -59,7 +59,7 @@ def max_eps(
         if any(thresholds.settings().values()):
             raise UsageError("--smooth goes with --min-cosine, not with a first-order threshold")
         config = smoothing.config("max-eps", method, run)
-    execute(config, model.spec(checkpoint), spec, run, results)
+    execute(config, model.spec(checkpoint, data.max_input), spec, run, results)
 
 
 def _global(F: float, sigma: float, deviations: tuple[float, ...], results: options.OutputGroup) -> None:

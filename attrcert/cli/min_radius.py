@@ -47,7 +47,7 @@ def min_radius(
     config = smoothing.config("min-radius", method, run, spread=grid.grid(noise), search=grid.search)
     spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
     if published is None:
-        execute(config, model.spec(checkpoint), spec, run, results)
+        execute(config, model.spec(checkpoint, data.max_input), spec, run, results)
         return
     if noise != "uniform":
         raise UsageError(f"--published is for uniform noise, got {noise}")

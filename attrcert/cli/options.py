@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from attrcert.errors import UsageError
+from attrcert.loading.files import DEFAULT_MAX_INPUT
 from attrcert.running.config import (
     DEFAULT_MAX_HOURS,
     DEFAULT_MEMORY,
@@ -92,7 +93,7 @@ class ModelGroup:
         ),
     ] = f"{DEFAULT_SOFTPLUS_BETA:g}"
 
-    def spec(self, checkpoint: str | None) -> "ModelSpec":
+    def spec(self, checkpoint: str | None, max_input: str) -> "ModelSpec":
         from attrcert.loading import bundled
         from attrcert.loading.architectures import parse_argument
         from attrcert.loading.checkpoints import ModelSpec
@@ -105,6 +106,7 @@ class ModelGroup:
             std=numbers(self.std, "--std"),
             output=self.output,
             beta=beta(self.softplus_beta),
+            max_input=max_input,
         )
 
 
@@ -156,6 +158,14 @@ class DataGroup:
         ),
     ] = None
 
+    max_input: Annotated[
+        str,
+        typer.Option(
+            help="Refuse a compressed checkpoint or .npz, or a picture, that would fill more memory than this, e.g. 8GB.",
+            rich_help_panel=DATA,
+        ),
+    ] = DEFAULT_MAX_INPUT
+
     def spec(self, dataset: str | None, *, bundled_limit: int | None = None) -> "DataSpec":
         """`bundled_limit` is what of the bundled sample is taken where nothing is said."""
         from attrcert.loading import bundled
@@ -173,6 +183,7 @@ class DataGroup:
             limit=bundled_limit if unsaid else self.limit,
             indices=parse_indices(self.indices) if self.indices else None,
             shard=parse_shard(self.shard) if self.shard else None,
+            max_input=self.max_input,
         )
 
 

@@ -68,7 +68,7 @@ def smooth(
     with Lock(out) as lock:
         if lock.note:
             talk(f"warning: {lock.note}", style="yellow")
-        maps, failed = write_maps(open_run(model.spec(checkpoint), spec, config, run.options()), out)
+        maps, failed = write_maps(open_run(model.spec(checkpoint, data.max_input), spec, config, run.options()), out)
     talk(f"{len(maps['index'])} maps in {out}")
     if png is not None:
         write_pictures(maps, png)

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import importlib.util
+import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +12,8 @@ from typing import Any
 
 from torch import nn
 
-from attrcert.errors import ModelError, UsageError
+from attrcert.errors import CheckpointError, ModelError, UsageError
+from attrcert.loading.files import regular
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
 
@@ -44,17 +46,21 @@ def softplus_mlp(
 
 
 BUNDLED: dict[str, Callable[..., nn.Module]] = {"softplus-cnn": softplus_cnn, "softplus-mlp": softplus_mlp}
+# With these torchvision downloads and unpickles; `progress` is of the download.
+WEIGHT_ARGUMENTS = ("weights", "weights_backbone", "pretrained", "pretrained_backbone", "progress")
 
 
 def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     """The network that `--arch` names; user code runs here, and its failures are reported as such."""
     make = (
-        _torchvision_model(arch)
+        _torchvision_model(arch, arguments)
         if arch.startswith("torchvision:")
         else BUNDLED.get(arch) or factory(arch, "architecture")
     )
     try:
         network = make(**arguments)
+    except CheckpointError:
+        raise
     except (Exception, SystemExit) as error:
         raise ModelError(f"building {arch} with {dict(arguments)} failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
@@ -96,12 +102,30 @@ def parse_argument(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _torchvision_model(arch: str) -> Callable[..., nn.Module]:
+def is_safe_to_name(arch: str) -> bool:
+    """Whether a stranger's file may name it: nothing but layers is made, whatever the arguments are."""
+    if not arch.startswith("torchvision:"):
+        return arch in BUNDLED
+    models = torchvision("models")
+    return arch.partition(":")[2] in models.list_models(module=models)  # classifiers; others fetch a backbone
+
+
+def _torchvision_model(arch: str, arguments: Mapping[str, Any]) -> Callable[..., nn.Module]:
+    """The builder, kept from downloading."""
     models = torchvision("models")
     name = arch.partition(":")[2]
     if name not in models.list_models():
         raise unknown("torchvision model", name, models.list_models())
-    return lambda **arguments: models.get_model(name, **{"weights": None, **arguments})
+    for key in WEIGHT_ARGUMENTS:
+        if arguments.get(key) is not None:
+            raise UsageError(f"weights come from the checkpoint: --arch-arg {key} must not be given with {arch}")
+    builder = models.get_model_builder(name)
+    none = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
+
+    def make(**given: Any) -> nn.Module:
+        return builder(**{key: value for key, value in given.items() if key not in WEIGHT_ARGUMENTS}, **none)
+
+    return make
 
 
 def _module(place: str) -> Any:
@@ -126,8 +150,7 @@ def _importable(place: str) -> Iterator[None]:
 
 
 def _imported_file(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelError(f"there is no file {path}")
+    regular(path, "file", ModelError)
     name = f"attrcert_user_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None

@@ -1,28 +1,35 @@
 """Weights from a file into a network, strictly and without ever unpickling code."""
 
-import hashlib
-import json
+import os
 import pickle
+import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from torch import Tensor, nn
 
-from attrcert.errors import CheckpointError, UsageError
-from attrcert.loading import bundled
-from attrcert.loading.architectures import BUNDLED, build
+from attrcert.errors import CheckpointError, ModelError, UsageError
+from attrcert.loading import bundled, metadata
+from attrcert.loading.architectures import build, is_safe_to_name
 from attrcert.loading.classifier import Classifier
+from attrcert.loading.files import DEFAULT_MAX_INPUT, capped, readable, regular, sha256
 from attrcert.registry import unknown
-from attrcert.vocabulary import some
+from attrcert.vocabulary import shortened, some
 
 DEEPEST = 4  # wrappers within wrappers
 WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
 PREFIXES = ("module.", "model.", "_orig_mod.")
 TORCH_ENDINGS = (".pt", ".pth", ".th")
+EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
+USABLE = {
+    *EIGHT_BITS, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,7 @@ class ModelSpec:
     std: tuple[float, ...] | None = None
     output: str | None = None
     beta: float | None = None
+    max_input: str = DEFAULT_MAX_INPUT
 
 
 @dataclass(frozen=True)
@@ -47,23 +55,21 @@ class LoadedModel:
 
 
 def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:
-    """The classifier named by `spec`, on the device."""
+    """The classifier named by `spec`, on the device. The user's code runs only when the file has passed what can be checked without it."""
     path = bundled.models().get(spec.checkpoint) or Path(spec.checkpoint)
-    weights, metadata = read_weights(path)
-    arch = spec.arch or _named_architecture(metadata, path.name)
-    if arch is None:
-        raise UsageError(
-            f"{path.name} does not say which architecture it belongs to",
-            hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
-        )
-    arguments = spec.arch_args or _described(metadata, "arch_args", path.name) or {}
-    if not isinstance(arguments, Mapping):
-        raise CheckpointError(f"the metadata attrcert.arch_args of {path.name} must be an object, got {arguments!r}")
-    network = build(arch, arguments)
+    weights, described = read_weights(path, spec.max_input)
+    weights = checked(weights, path.name)
+    mean, std = metadata.normalisation(described, path.name, spec.mean, spec.std)
+    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.beta)
+    classes = metadata.classes(described, path.name)
+    arch, arguments, network = _network(spec, weights, described, path.name)
     fill(network, weights, path.name)
-    mean = spec.mean or _described(metadata, "mean", path.name, numbers=True)
-    std = spec.std or _described(metadata, "std", path.name, numbers=True)
     network = network.to(device=device, dtype=dtype)
+    overflown = [key for key, tensor in network.state_dict().items() if not _is_finite(tensor)]
+    if overflown:
+        raise CheckpointError(
+            f"weights must fit into {str(dtype).removeprefix('torch.')}, but {path.name} has larger ones in {some(overflown)}"
+        )
     facts = {
         "checkpoint": spec.checkpoint,
         "checkpoint_sha256": sha256(path),
@@ -73,88 +79,157 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
         "mean": mean,
         "std": std,
         "output": spec.output,
-        "classes": _described(metadata, "classes", path.name),
+        "classes": classes,
     }
-    return LoadedModel(Classifier(network, mean, std, spec.output, spec.beta), facts)
+    return LoadedModel(replace(classifier, network=network), facts)
 
 
-def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+def read_weights(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a checkpoint and its metadata, by the kind of file it is."""
-    if not path.is_file():
-        if path.suffix or path.parent != Path("."):
-            raise CheckpointError(f"there is no checkpoint file {path}")
+    if not path.suffix and path.parent == Path(".") and not os.path.lexists(path):
         raise unknown("checkpoint", str(path), bundled.models())
+    size = regular(path, "checkpoint file", CheckpointError)
     if path.suffix == ".safetensors":
         return _read_safetensors(path)
     if path.suffix in TORCH_ENDINGS:
-        return _read_torch(path), {}
+        return _read_torch(path, size, max_input), {}
     raise CheckpointError(f"a checkpoint must be .safetensors or {', '.join(TORCH_ENDINGS)}, got {path.name}")
 
 
+def checked(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """The weights as ordinary tensors of finite numbers; whatever is not one is refused by name."""
+    odd = [f"{key} ({kind})" for key, kind in ((key, _oddity(tensor)) for key, tensor in weights.items()) if kind]
+    if odd:
+        raise CheckpointError(
+            f"weights must be plain tensors of real numbers, but {name} has {some(odd)}",
+            hint="save the weights of the network before it was quantised, pruned or compressed",
+        )
+    wide = {key: tensor.float() if tensor.dtype in EIGHT_BITS else tensor for key, tensor in weights.items()}
+    broken = [key for key, tensor in wide.items() if not _is_finite(tensor)]
+    if broken:
+        raise CheckpointError(f"weights must be finite, but {name} has NaN or infinity in {some(broken)}")
+    return wide
+
+
 def fill(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
-    """Load the weights strictly: every tensor of the network, none left over, all finite."""
+    """Load the weights strictly: every tensor of the network, none left over, of its shape and kind."""
     wanted = network.state_dict()
     given = _unprefixed(weights, wanted)
     optional = {key for key in wanted if key.endswith("num_batches_tracked")}
+    common = [key for key in wanted if key in given]
     problems = {
         "missing": [key for key in wanted if key not in given and key not in optional],
         "unexpected": [key for key in given if key not in wanted],
         "of another shape": [
             f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
-            for key in wanted
-            if key in given and given[key].shape != wanted[key].shape
+            for key in common
+            if given[key].shape != wanted[key].shape
+        ],
+        "of another kind": [
+            f"{key} {given[key].dtype} instead of {wanted[key].dtype}"
+            for key in common
+            if given[key].is_floating_point() != wanted[key].is_floating_point() and key not in optional
         ],
     }
     if any(problems.values()):
         listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in problems.items() if keys)
         raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
-    broken = [key for key, tensor in given.items() if tensor.is_floating_point() and not tensor.isfinite().all()]
-    if broken:
-        raise CheckpointError(f"weights must be finite, but {name} has NaN or infinity in {some(broken)}")
     network.load_state_dict(dict(given), strict=False)
 
 
-def sha256(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _network(
+    spec: ModelSpec, weights: Mapping[str, Tensor], described: Mapping[str, str], name: str
+) -> tuple[str, Mapping[str, Any], nn.Module]:
+    """The architecture's name, its arguments, and the network; what the user says goes before what the file says."""
+    arch = spec.arch or metadata.named_architecture(described, name)
+    if arch is None:
+        raise UsageError(
+            f"{name} does not say which architecture it belongs to",
+            hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
+        )
+    # the file's arguments are those of the architecture that the file was made with
+    its_own = described.get("attrcert.arch", arch) == arch
+    theirs = metadata.arguments(described, name) if its_own and not spec.arch_args else {}
+    arguments = theirs or spec.arch_args
+    if (spec.arch and not theirs) or not is_safe_to_name(arch):
+        return arch, arguments, build(arch, arguments)
+    # first without memory, which shows what size it is; a few torchvision models can only be built for real
+    with suppress(ModelError), metadata.justified_by(weights, name), torch.device("meta"):
+        build(arch, arguments)
+    with metadata.justified_by(weights, name):
+        return arch, arguments, build(arch, arguments)
+
+
+def _oddity(tensor: Tensor) -> str:
+    """What keeps a tensor from being used as weights."""
+    if tensor.is_nested or tensor.layout is not torch.strided:
+        return "nested" if tensor.is_nested else str(tensor.layout).removeprefix("torch.")
+    if tensor.device.type != "cpu":
+        return f"on the device {tensor.device.type}"
+    return "" if tensor.dtype in USABLE else str(tensor.dtype).removeprefix("torch.")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(tensor.isfinite().all())
 
 
 def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise CheckpointError(
+            f"safetensors reads files with names in UTF-8 only, got {path}", hint="rename it"
+        ) from error
+    try:
         with safe_open(path, framework="pt") as file:
             names = file.keys()
             return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path.name} is not a safetensors file: {error}") from error
+    except Exception as error:
+        raise CheckpointError(f"{path.name} is not a readable safetensors file: {shortened(str(error))}") from error
 
 
-def _read_torch(path: Path) -> dict[str, Tensor]:
-    with path.open("rb") as stream:
+def _read_torch(path: Path, size: int, max_input: str) -> dict[str, Tensor]:
+    with readable(path), path.open("rb") as stream:
         head = stream.read(2)
     if head != b"PK" and head[:1] != b"\x80":  # a zip archive, or a pickle
         raise CheckpointError(f"{path.name} is not a readable torch checkpoint: it is neither an archive nor a pickle")
     try:
+        if head == b"PK":
+            with zipfile.ZipFile(path) as archive:
+                declared = sum(member.file_size for member in archive.infolist())
+            capped(declared, max_input, path.name, CheckpointError, on_disk=size)
         content = torch.load(path, map_location="cpu", weights_only=True)
+    except CheckpointError:
+        raise
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"{path.name} holds more than tensors, and attrcert never runs code from a checkpoint",
             hint="save it again with torch.save(model.state_dict(), path), or as .safetensors",
         ) from error
     except Exception as error:
+        reason = shortened(str(error).partition(". ")[0])  # torch goes on with advice that is not for here
         raise CheckpointError(
-            f"{path.name} is not a readable torch checkpoint: {type(error).__name__}: {error}"
+            f"{path.name} is not a readable torch checkpoint: {type(error).__name__}: {reason}"
         ) from error
+    weights = _state(content, path.name)
+    # a view can be larger than what it views
+    filled = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
+    capped(filled, max_input, path.name, CheckpointError, on_disk=size)
+    return weights
+
+
+def _state(content: Any, name: str) -> dict[str, Tensor]:
+    """The state dict in whatever it was wrapped in."""
     for _ in range(DEEPEST):
         if not isinstance(content, Mapping) or _is_state(content):
             break
         inner = [key for key in WRAPPERS if isinstance(content.get(key), Mapping)]
         if not inner:
-            raise CheckpointError(
-                f"{path.name} holds no weights under {', '.join(WRAPPERS)}; its entries are {some([str(key) for key in content])}"
-            )
+            entries = some([key for key in content if isinstance(key, str)]) or "none that is named"
+            raise CheckpointError(f"{name} holds no weights under {', '.join(WRAPPERS)}; its entries are {entries}")
         content = content[inner[0]]
     if not isinstance(content, Mapping) or not _is_state(content):
-        raise CheckpointError(f"{path.name} must hold a state dict, got {type(content).__name__}")
+        raise CheckpointError(f"{name} must hold a state dict, got {type(content).__name__}")
     return dict(content)
 
 
@@ -164,37 +239,14 @@ def _is_state(content: Mapping[Any, Any]) -> bool:
 
 def _unprefixed(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
     """The weights without the prefixes that wrappers put before every key."""
-    while not weights.keys() & wanted.keys():
+    for _ in range(DEEPEST):
+        if weights.keys() & wanted.keys():
+            break
         prefix = next((p for p in PREFIXES if weights and all(key.startswith(p) for key in weights)), None)
         if prefix is None:
             break
         weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
     return weights
-
-
-def _described(metadata: Mapping[str, str], key: str, name: str, *, numbers: bool = False) -> Any:
-    """A metadata entry that holds JSON; None where there is none."""
-    text = metadata.get(f"attrcert.{key}")
-    if text is None:
-        return None
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise CheckpointError(f"the metadata attrcert.{key} of {name} must be JSON, got {text!r}") from error
-    if numbers and not (isinstance(value, list) and all(isinstance(part, int | float) for part in value)):
-        raise CheckpointError(f"the metadata attrcert.{key} of {name} must be a list of numbers, got {text!r}")
-    return tuple(float(part) for part in value) if numbers else value
-
-
-def _named_architecture(metadata: Mapping[str, str], name: str) -> str | None:
-    """What the file says of itself; a file may not name code to run."""
-    arch = metadata.get("attrcert.arch")
-    if arch is not None and arch not in BUNDLED and not arch.startswith("torchvision:"):
-        raise CheckpointError(
-            f"{name} names the code {arch!r} as its architecture, and attrcert runs code only where the user names it",
-            hint=f"if you trust it, give --arch {arch}",
-        )
-    return arch
 
 
 def _arch_hash(arch: str) -> str | None:

@@ -1,5 +1,6 @@
 """A classifier of images in [0, 1]: normalisation inside, one logits tensor out, smooth twins of its ReLUs if asked."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,8 +28,12 @@ class Classifier:
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
             raise UsageError("mean and std go together, got only one of them")
-        if self.mean and self.std and (len(self.mean) != len(self.std) or min(self.std) <= 0):
-            raise UsageError(f"mean and std need the same length and positive std, got {self.mean} and {self.std}")
+        if self.mean is not None and self.std is not None:
+            finite = all(math.isfinite(value) for value in (*self.mean, *self.std))
+            if not (0 < len(self.mean) == len(self.std) and finite and min(self.std) > 0):
+                raise UsageError(
+                    f"mean and std need the same length, finite values and positive std, got {self.mean} and {self.std}"
+                )
         if self.beta is not None and not self.beta > 0:
             raise UsageError(f"softplus beta must be positive, got {self.beta}")
 

@@ -2,26 +2,29 @@
 
 import hashlib
 import inspect
-import zipfile
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 from jaxtyping import Float
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from torch import Tensor
 
-from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.errors import AttrcertError, DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
-from attrcert.loading.checkpoints import sha256
+from attrcert.loading.array_archives import read_arrays
+from attrcert.loading.files import DEFAULT_MAX_INPUT, readable, regular, sha256
+from attrcert.loading.pictures import ENDINGS, decoded
+from attrcert.loading.pixels import MOST_CLASSES, as_image, class_number
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
+from attrcert.vocabulary import some
 
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
+NOT_CHOSEN = ("data_root", "download", "max_input")  # how data are come by, not which
 
 
 class Images(Protocol):
@@ -45,6 +48,7 @@ class DataSpec:
     limit: int | None = None
     indices: tuple[int, ...] | None = None
     shard: tuple[int, int] | None = None  # the third of eight is (3, 8)
+    max_input: str = DEFAULT_MAX_INPUT
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class LoadedData:
     selected: tuple[int, ...]
     facts: dict[str, Any]
     shard: tuple[int, int] | None = None
+    max_input: str = DEFAULT_MAX_INPUT
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -69,11 +74,11 @@ def load_data(spec: DataSpec) -> LoadedData:
         raise DataError(f"{spec.dataset} holds no images")
     if spec.resize or spec.crop:
         images = Resized(images, spec.resize, spec.crop)
-    selection = {key: value for key, value in asdict(spec).items() if key not in ("data_root", "download")}
+    selection = {key: value for key, value in asdict(spec).items() if key not in NOT_CHOSEN}
     selected = chosen(spec, len(images))
     if spec.shard and spec.shard[0] > len(selected):
         raise UsageError(f"shard {spec.shard[0]}/{spec.shard[1]} of {len(selected)} samples has none")
-    return LoadedData(images, selected, {**selection, "dataset_sha256": digest}, spec.shard)
+    return LoadedData(images, selected, {**selection, "dataset_sha256": digest}, spec.shard, spec.max_input)
 
 
 def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:
@@ -118,16 +123,17 @@ class FolderImages:
     paths: tuple[Path, ...]
     labels: tuple[int | None, ...]
     mode: str
+    max_input: str = DEFAULT_MAX_INPUT
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
         try:
-            with Image.open(self.paths[index]) as picture:
-                return as_image(_in_mode(picture, self.mode), channels_last=True), self.labels[index]
-        except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-            raise SampleError(f"{self.paths[index]} cannot be decoded: {error}", kind="unreadable") from error
+            picture = decoded(self.paths[index], self.mode, self.max_input)
+        except AttrcertError as error:
+            raise SampleError(str(error), kind="unreadable") from error
+        return as_image(picture, channels_last=True), self.labels[index]
 
 
 @dataclass(frozen=True)
@@ -149,9 +155,7 @@ class WrappedImages:
         image, label = item if isinstance(item, tuple | list) and len(item) == 2 else (item, None)
         if not isinstance(image, Tensor | np.ndarray | Image.Image):
             raise SampleError(f"an item must be an image or (image, label), got {type(item).__name__}", kind="item")
-        if label is not None and not isinstance(label, int | np.integer | Tensor):
-            raise SampleError(f"a label must be a class number, got {label!r}", kind="label")
-        return as_image(image, channels_last=not isinstance(image, Tensor)), None if label is None else int(label)
+        return as_image(image, channels_last=not isinstance(image, Tensor)), class_number(label)
 
 
 @dataclass(frozen=True)
@@ -175,67 +179,39 @@ class Resized:
         return image, label
 
 
-def as_image(raw: Any, channels_last: bool) -> Float[Tensor, "c h w"]:
-    """Pixels in [0, 1], channels first; an image that is not finite or not in range is a SampleError."""
-    pixels = raw if isinstance(raw, Tensor) else torch.from_numpy(np.array(raw))
-    if pixels.ndim == 2:
-        pixels = pixels[None]
-    elif pixels.ndim == 3 and channels_last:
-        pixels = pixels.permute(2, 0, 1)
-    if pixels.ndim != 3:
-        raise SampleError(f"an image must have 2 or 3 dimensions, got {tuple(pixels.shape)}", kind="shape")
-    image = (
-        pixels.float() / 255
-        if pixels.dtype == torch.uint8
-        else pixels.double()
-        if pixels.dtype == torch.float64
-        else pixels.float()
-    )
-    if not image.isfinite().all():
-        raise SampleError("pixels must be finite, got NaN or infinity", kind="non-finite")
-    if image.numel() == 0 or image.min() < 0 or image.max() > 1:
-        came = f"{image.min():g} to {image.max():g}" if image.numel() else "an empty image"
-        raise SampleError(f"float pixels must lie in [0, 1], got {came} (divide by 255, or store uint8)", kind="range")
-    return image.contiguous()
-
-
-def _in_mode(picture: Image.Image, mode: str) -> Image.Image:
-    """Grey or RGB; Pillow would cut 16-bit greys off at 255 instead of scaling them."""
-    if picture.mode.startswith("I"):
-        picture = Image.fromarray((np.asarray(picture).astype(np.float64) / 257).round().clip(0, 255).astype(np.uint8))
-    return picture.convert(mode)
-
-
-def _source(spec: DataSpec) -> tuple[Images, str | None]:
-    """The images, and a hash where there is a file or folder to hash."""
-    name, path = spec.dataset, bundled.samples().get(spec.dataset) or Path(spec.dataset)
+def look_for(spec: DataSpec) -> None:
+    """Refuse a name that leads nowhere, before anything is loaded or run."""
+    name, path = spec.dataset, _path(spec)
     if name.startswith("torchvision:"):
-        return _torchvision_set(spec), None
+        return
     if path.suffix == ".npz":
-        return _read_npz(path), sha256(path)
-    if path.is_dir():
-        return _read_folder(path, "L" if spec.channels == 1 else "RGB")
-    if ":" in name:
-        return _from_factory(name), None
-    if path.exists():
-        raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
+        regular(path, "data file", DataError)
+        return
+    with readable(path):
+        if path.is_dir() or ":" in name:
+            return
+        if path.exists():
+            raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
     if path.suffix or path.parent != Path("."):
         raise DataError(f"there is no data file or folder {path}")
     raise unknown("dataset", name, bundled.samples())
 
 
-def _read_npz(path: Path) -> ArrayImages:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {key: arrays[key] for key in arrays.files if key in ("images", "labels")}
-            names = arrays.files
-    except FileNotFoundError as error:
-        raise DataError(f"there is no data file {path}") from error
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{path.name} is not a readable .npz file of plain arrays: {error}") from error
-    if "images" not in found:
-        raise DataError(f"{path.name} must hold an array `images` (and `labels`), got {', '.join(names) or 'nothing'}")
-    return _arrays(found["images"], found.get("labels"), path.name)
+def _path(spec: DataSpec) -> Path:
+    return bundled.samples().get(spec.dataset) or Path(spec.dataset)
+
+
+def _source(spec: DataSpec) -> tuple[Images, str | None]:
+    """The images, and a hash where there is a file or folder to hash."""
+    look_for(spec)
+    path = _path(spec)
+    if spec.dataset.startswith("torchvision:"):
+        return _torchvision_set(spec), None
+    if path.suffix == ".npz":
+        return _arrays(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path)
+    if path.is_dir():
+        return _read_folder(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
+    return _from_factory(spec.dataset), None
 
 
 def _arrays(images: Any, labels: Any, name: str) -> ArrayImages:
@@ -245,37 +221,57 @@ def _arrays(images: Any, labels: Any, name: str) -> ArrayImages:
         )
     if isinstance(images, np.ndarray) and images.dtype.kind not in "uif":
         raise DataError(f"images of {name} must be numbers, got {images.dtype}")
-    if labels is not None:
-        _check_labels(np.asarray(labels), len(images), name)
-    return ArrayImages(images, labels)
+    if 0 in images.shape[1:]:
+        raise DataError(f"images of {name} must have pixels, got the shape {tuple(images.shape)}")
+    return ArrayImages(images, None if labels is None else _labels(np.asarray(labels), len(images), name))
 
 
-def _check_labels(labels: np.ndarray, size: int, name: str) -> None:
-    if labels.ndim != 1 or labels.dtype.kind not in "uif" or not np.array_equal(labels, np.round(labels)):
+def _labels(labels: np.ndarray, size: int, name: str) -> np.ndarray:
+    """Class numbers, from whatever numbers they were stored as."""
+    if labels.ndim != 1 or labels.dtype.kind not in "uif":
         raise DataError(
             f"labels of {name} must be one class number per image, got {labels.dtype} of shape {labels.shape}"
         )
     if len(labels) != size:
         raise DataError(f"{name} has {size} images but {len(labels)} labels")
+    labels = labels.astype(np.float64) if labels.dtype.kind == "f" else labels
+    wrong = ~((labels >= 0) & (labels <= MOST_CLASSES) & (labels == np.floor(labels)))  # NaN is nothing of that
+    if wrong.any():
+        came = labels[wrong.argmax()]
+        raise DataError(f"labels of {name} must be class numbers 0, 1, 2, ..., got {came} at index {wrong.argmax()}")
+    return labels.astype(np.int64)
 
 
-def _read_folder(folder: Path, mode: str) -> tuple[FolderImages, str]:
+def _read_folder(folder: Path, mode: str, max_input: str) -> tuple[FolderImages, str]:
+    with readable(folder):
+        found = _class_files(folder) or [(path, None) for path in _pictures_in(folder.iterdir())]
+        if not found:
+            raise DataError(f"{folder} holds no image files ({', '.join(sorted(ENDINGS))})")
+        paths, labels = zip(*found, strict=True)
+        # names and sizes, not contents: a folder can hold a hundred thousand files
+        sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
+    names = (os.fsencode(path.relative_to(folder)) for path in paths)
+    listing = b"\n".join(b"%b %d" % entry for entry in zip(names, sizes, strict=True))
+    return FolderImages(paths, labels, mode, max_input), "listing:" + hashlib.sha256(listing).hexdigest()
+
+
+def _class_files(folder: Path) -> list[tuple[Path, int | None]]:
+    """The images of class folders with their labels; empty where no sub-folder holds images, which is a flat folder."""
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    found: list[tuple[Path, int | None]]
-    if classes:
-        found = [(path, label) for label, name in enumerate(classes) for path in _image_files(folder / name)]
-    else:
-        found = [(path, None) for path in _image_files(folder)]
-    if not found:
-        raise DataError(f"{folder} holds no image files ({', '.join(sorted(IMAGE_ENDINGS))})")
-    paths, labels = zip(*found, strict=True)
-    # names and sizes, not contents: a folder can hold a hundred thousand files
-    listing = "\n".join(f"{path.relative_to(folder)} {path.stat().st_size if path.exists() else 0}" for path in paths)
-    return FolderImages(paths, labels, mode), "listing:" + hashlib.sha256(listing.encode()).hexdigest()
+    found = [(path, label) for label, name in enumerate(classes) for path in _pictures_in((folder / name).rglob("*"))]
+    beside = _pictures_in(folder.iterdir())
+    if found and beside:
+        raise DataError(
+            f"{folder} must hold images or sub-folders with images, not both: "
+            f"it has {some([path.name for path in beside], 1)} beside {some([found[0][0].parent.name])}",
+            hint="move either of them elsewhere",
+        )
+    return list(found)
 
 
-def _image_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
+def _pictures_in(entries: Iterable[Path]) -> list[Path]:
+    """In the order of their names. Links that lead nowhere and pipes are among them: each is a sample that cannot be read."""
+    return sorted(path for path in entries if path.suffix.lower() in ENDINGS and not path.is_dir())
 
 
 def _torchvision_set(spec: DataSpec) -> WrappedImages:

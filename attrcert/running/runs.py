@@ -20,7 +20,7 @@ from attrcert.linalg.maps import usual_chunk
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.classifier import Classifier
-from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, wrap
+from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, look_for, wrap
 from attrcert.registry import unknown
 from attrcert.rowfiles import RowFile
 from attrcert.running.attacking import WORST, Deltas, Setting, attack_subject, default_k
@@ -284,6 +284,7 @@ def _load(
     model: ModelSpec, data: DataSpec, config: RunConfig, options: RunOptions
 ) -> tuple[LoadedModel, LoadedData, torch.device]:
     device = options.torch_device()
+    look_for(data)  # before a model's code runs
     loaded = load_model(model, device=device, dtype=torch_dtype(config))
     return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
 
