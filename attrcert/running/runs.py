@@ -317,7 +317,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: RunConfig, options: Ru
                 config = replace(config, measure_on="twin")
             check_attack(config, classifier, x[0].numel())
             config = replace(config, k=config.k or default_k(x[0].numel()))
-            target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x)
+            target = target_map(config, classifier, data.images, tuple(x.shape[1:]), x, data.max_input)
     findings += memory_findings(fits, config.chunk, options)
     if not isinstance(config, MaxEpsConfig):
         findings.append(perturbation_size(config, x[0].numel()))

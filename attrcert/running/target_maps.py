@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from attrcert.attacks.manipulate import frame, heat, normalised
@@ -12,12 +11,19 @@ from attrcert.draws import Draws
 from attrcert.errors import DataError, UsageError
 from attrcert.loading.classifier import Classifier
 from attrcert.loading.datasets import Images
+from attrcert.loading.files import DEFAULT_MAX_INPUT
+from attrcert.loading.pictures import decoded
 from attrcert.running.config import AttackConfig
 from attrcert.running.methods import explainer
 
 
 def target_map(
-    config: AttackConfig, f: Classifier, images: Images, shape: tuple[int, ...], like: Tensor
+    config: AttackConfig,
+    f: Classifier,
+    images: Images,
+    shape: tuple[int, ...],
+    like: Tensor,
+    max_input: str = DEFAULT_MAX_INPUT,
 ) -> Tensor | None:
     """The map that `manipulate` aims at: a frame, the map of another sample, or a picture file."""
     if "manipulate" not in config.attack:
@@ -29,7 +35,7 @@ def target_map(
         return frame(shape, like=like)
     if word == "sample":
         return _sample_map(rest, config, f, images, shape, like)
-    return _picture_map(Path(config.target_map), shape, like)
+    return _picture_map(Path(config.target_map), shape, like, max_input)
 
 
 def _sample_map(
@@ -45,13 +51,13 @@ def _sample_map(
     return heat(explainer(config, f.mean).value(f, x, y, Draws(config.seed, (int(number),))), shape)[0]
 
 
-def _picture_map(path: Path, shape: tuple[int, ...], like: Tensor) -> Tensor:
+def _picture_map(path: Path, shape: tuple[int, ...], like: Tensor, max_input: str) -> Tensor:
     try:
-        picture = Image.open(path).convert("L").resize((shape[-1], shape[-2]))
-    except OSError as error:
+        picture = decoded(path, "L", max_input).resize((shape[-1], shape[-2]))
+    except DataError as error:
         raise DataError(
-            f"target map {path} cannot be read as an image: {error}",
-            hint="--target-map takes frame, sample:N, or an image file",
+            f"target map {path} cannot be read as an image: {error.message}",
+            hint=error.hint or "--target-map takes frame, sample:N, or an image file",
         ) from error
     values = torch.from_numpy(np.asarray(picture, dtype=np.float64)).to(like).flatten()
     if not values.sum() > 0:
