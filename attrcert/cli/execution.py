@@ -51,6 +51,7 @@ def execute(
         if path:
             check_target(path)
     rules = results.rules(config.columns, config.cases)
+    _check_rules(config, rules)
     engine = choices.made_engine()
     asked = choices.options()
     run = open_run(model, data, config, asked)
@@ -68,6 +69,18 @@ def execute(
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", choices)
 
 
+def _check_rules(config: "RunConfig", rules: "Sequence[Rule]") -> None:
+    """A rule about what is not asked for, and one that cannot fail, are refused before anything is computed."""
+    from attrcert.reporting.possibilities import check_can_fail
+    from attrcert.reporting.runfiles import table_of
+    from attrcert.reporting.selections import check_asked
+
+    expected = table_of(config.cases, config.columns, config.command, "the run", {"identity": asdict(config)})
+    for rule in rules:
+        check_asked(rule.figure, expected)
+        check_can_fail(rule, expected)
+
+
 def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict | None":
     """By --require."""
     from attrcert.reporting.gates import judge_table
@@ -75,7 +88,8 @@ def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict 
 
     if not rules:
         return None
-    return judge_table(table_of(rows, run.config.columns, run.config.command, "this run"), rules)
+    manifest = {"identity": run.identity(), **run.environment()}
+    return judge_table(table_of(rows, run.config.columns, run.config.command, "this run", manifest), rules)
 
 
 def incomplete(missing: int, samples: int, what: str, choices: RunGroup) -> None:

@@ -25,7 +25,7 @@ def gate(
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help='What must hold, e.g. "p95(T_c_deg[eps=0.1]) <= 30" or "fraction(status == vacuous) <= 1%"; repeatable.',
+            help='What must hold, e.g. "p95(T_c_deg\\[eps=0.1]) <= 30" or "fraction(status == vacuous) <= 1%"; repeatable.',
             show_default=False,
             rich_help_panel=RULES,
         ),
@@ -33,8 +33,8 @@ def gate(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="A TOML file whose table 'gate' has require, max_regression, baseline, waive, allow_mismatch, min_samples "
-            "and max_incomplete; options given beside it add to its lists, but --baseline replaces.",
+            help="A TOML file whose table 'gate' has require, max_regression, baseline, waive, allow_mismatch, min_samples, "
+            "max_incomplete and allow_refuted; options given beside it add to its lists, but --baseline replaces.",
             show_default=False,
             rich_help_panel=RULES,
         ),
@@ -64,6 +64,15 @@ def gate(
             rich_help_panel=RULES,
         ),
     ] = None,
+    allow_refuted: Annotated[
+        bool,
+        typer.Option(
+            "--allow-refuted",
+            help="Let a rule pass on first-order or corrected figures that attacks in these files exceeded; they are counted in every "
+            "output. Without it such a rule is refuted (exit 1).",
+            rich_help_panel=RULES,
+        ),
+    ] = False,
     baseline: Annotated[
         list[Path] | None,
         typer.Option(
@@ -106,7 +115,7 @@ def gate(
         bool,
         typer.Option(
             "--exit-zero",
-            help="Exit 0 though a rule failed or a run is incomplete; what cannot be judged still exits 2.",
+            help="Exit 0 though a rule failed or was refuted, or a run is incomplete; what cannot be judged still exits 2.",
             rich_help_panel=OUTPUT,
         ),
     ] = False,
@@ -115,7 +124,8 @@ def gate(
 
     A rule is a statistic of a column (mean, median, min, max, std, p95, ...) or of how many rows meet a condition (fraction, count),
     with a filter in brackets, against a number. It must hold in every case (eps, attack, threshold, radius) of every file that has
-    its columns. Exit codes: 0 all hold, 1 a rule failed, 2 a rule cannot be read or judged, 4 a run is incomplete.
+    its columns, of figures that no attack in these files exceeded.
+    Exit codes: 0 all hold, 1 a rule failed or was refuted, 2 a rule cannot be read or judged, 4 a run is incomplete.
     Where GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
     """
     from attrcert.reporting.gates import judge_files
@@ -128,7 +138,7 @@ def gate(
         "waive": _waivers(waive),
         "allow_mismatch": tuple(allow_mismatch or ()),
     }
-    limits = {"min_samples": min_samples, "max_incomplete": max_incomplete}
+    limits = {"min_samples": min_samples, "max_incomplete": max_incomplete, "allow_refuted": allow_refuted or None}
     demanded = _merged(config, given, {name: value for name, value in limits.items() if value is not None})
     _check(junit)
     verdict = judge_files(files, demanded)

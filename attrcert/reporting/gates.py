@@ -9,16 +9,18 @@ from typing import Any, TypeVar
 
 from attrcert.columns import guarantees
 from attrcert.errors import UsageError
+from attrcert.reporting.judgements import Refuting, judge_completeness, judge_promises, judge_rule
+from attrcert.reporting.refutations import EVIDENCE, Evidence
 from attrcert.reporting.regressions import judge_allowance, pair_up
 from attrcert.reporting.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
 from attrcert.reporting.runfiles import RunTable, read_table
 from attrcert.reporting.verdicts import (
     Judgement,
+    Outcome,
     Verdict,
     Waiver,
     attempt,
-    judge_completeness,
-    judge_rule,
+    findings,
     refused,
 )
 from attrcert.vocabulary import Guarantee, nearest
@@ -48,6 +50,7 @@ class Gate:
     allow_mismatch: tuple[str, ...] = ()
     min_samples: int = 1
     max_incomplete: float = 0.0
+    allow_refuted: bool = False
 
     def __post_init__(self) -> None:
         if self.max_regression and not self.baseline:
@@ -84,16 +87,35 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
     tables, unread = _tables(paths, figures)
     baselines, unread_baselines = _tables(gate.baseline, figures)
     judgements = [*unread, *unread_baselines, *wrong_rules, *wrong_allowances]
+    runs = (*tables, *baselines)
     if tables:
-        judgements += [_attempted(rule, tables, gate) for rule in rules]
+        refuting = Refuting(Evidence(runs), gate.allow_refuted)
+        judgements += [_attempted(rule, tables, refuting, gate) for rule in rules]
         if allowances and baselines:
-            judgements += _compared(allowances, tables, baselines, gate)
-        judgements.append(judge_completeness((*tables, *baselines), gate.waived, gate.max_incomplete))
+            judgements += _compared(allowances, tables, baselines, refuting, gate)
+        judgements += [*_promises(runs), judge_completeness(runs, gate.waived, gate.max_incomplete)]
     seen = {int(index or 0) for table in tables for index in table.cells["index"]}
     unused = tuple(waiver for waiver in gate.waive if waiver.index not in seen)
     allowed = (f"allowed to differ from the baseline: {', '.join(gate.allow_mismatch)}",) if gate.allow_mismatch else ()
-    notes = (*_worth(figures, tables), *_alone(tables, baselines), *allowed)
-    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, notes)
+    notes = (*_refuted(judgements), *_worth(figures, tables), *_alone(tables, baselines), *allowed)
+    return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, notes, findings(runs))
+
+
+def _promises(tables: Sequence[RunTable]) -> list[Judgement]:
+    judged = judge_promises(tables)
+    return [] if judged is None else [judged]
+
+
+def _refuted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
+    """What to make of figures that attacks exceeded."""
+    if any(one.outcome is Outcome.REFUTED for one in judgements):
+        return (
+            "refuted: the rule holds, but of figures that attacks in these files exceeded. Demand something of what attacks reach "
+            "(T_hat_e, T_hat_c_deg) or of what is proved; `attrcert gate --allow-refuted` accepts the figures as they are.",
+        )
+    if any(part.refutations for one in judgements for part in one.observations if part.passed):
+        return ("--allow-refuted: rules passed on figures that attacks in these files exceeded.",)
+    return ()
 
 
 def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[str, ...]:
@@ -109,8 +131,10 @@ def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[s
 
 def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
     """Of rows that were just computed."""
-    worth = _worth([rule.figure for rule in rules], [table])
-    return Verdict((table.name,), tuple(_attempted(rule, [table], Gate()) for rule in rules), notes=worth)
+    refuting = Refuting(Evidence([table]))
+    judgements = (*(_attempted(rule, [table], refuting, Gate()) for rule in rules), *_promises([table]))
+    notes = (*_refuted(judgements), *_worth([rule.figure for rule in rules], [table]))
+    return Verdict((table.name,), judgements, notes=notes, findings=findings([table]))
 
 
 def _worth(figures: Sequence[Figure], tables: Sequence[RunTable]) -> tuple[str, ...]:
@@ -124,8 +148,8 @@ def _worth(figures: Sequence[Figure], tables: Sequence[RunTable]) -> tuple[str, 
     return tuple(f"{', '.join(names)}: {guarantee}, {guarantee.meaning}." for guarantee, names in found.items())
 
 
-def _attempted(rule: Rule, tables: Sequence[RunTable], gate: Gate) -> Judgement:
-    judge = partial(judge_rule, rule, tables, gate.waived, gate.min_samples)
+def _attempted(rule: Rule, tables: Sequence[RunTable], refuting: Refuting, gate: Gate) -> Judgement:
+    judge = partial(judge_rule, rule, tables, refuting, gate.waived, gate.min_samples)
     return attempt(rule.name, rule.demand, rule.reason, judge)
 
 
@@ -141,7 +165,7 @@ def _parsed(demands: Sequence[Demand], parse: Callable[..., T]) -> tuple[list[T]
 
 
 def _tables(paths: Sequence[Path], figures: Sequence[Figure]) -> tuple[list[RunTable], list[Judgement]]:
-    wanted = {name for figure in figures for name in figure.columns}
+    wanted = {*EVIDENCE, *(name for figure in figures for name in figure.columns)}
     good, bad = [], []
     for path in paths:
         try:
@@ -152,16 +176,18 @@ def _tables(paths: Sequence[Path], figures: Sequence[Figure]) -> tuple[list[RunT
 
 
 def _compared(
-    allowances: Sequence[Allowance], tables: Sequence[RunTable], baselines: Sequence[RunTable], gate: Gate
+    allowances: Sequence[Allowance],
+    tables: Sequence[RunTable],
+    baselines: Sequence[RunTable],
+    refuting: Refuting,
+    gate: Gate,
 ) -> list[Judgement]:
     try:
         pairs = pair_up(tables, baselines, gate.allow_mismatch)
     except UsageError as error:
         return [refused(one.name, one.demand, one.reason, error) for one in allowances]
-    return [
-        attempt(one.name, one.demand, one.reason, partial(judge_allowance, one, pairs, gate.waived, gate.min_samples))
-        for one in allowances
-    ]
+    judge = partial(judge_allowance, pairs=pairs, refuting=refuting, waived=gate.waived, min_samples=gate.min_samples)
+    return [attempt(one.name, one.demand, one.reason, partial(judge, one)) for one in allowances]
 
 
 def read_gate(path: Path) -> dict[str, Any]:
@@ -248,6 +274,12 @@ def _share(value: Any, where: str, _: Path) -> float:
     return float(value)
 
 
+def _flag(value: Any, where: str, _: Path) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} must be true or false, got {str(value)[:30]}")
+    return value
+
+
 _FIELDS: Mapping[str, Callable[[Any, str, Path], Any]] = {
     "require": _demands,
     "max_regression": _demands,
@@ -256,4 +288,5 @@ _FIELDS: Mapping[str, Callable[[Any, str, Path], Any]] = {
     "allow_mismatch": _words,
     "min_samples": _whole,
     "max_incomplete": _share,
+    "allow_refuted": _flag,
 }

@@ -174,11 +174,7 @@ def _warnings(run: _Run) -> list[str]:
         found.append(f"{failed} rows have no figure (error)")
     if exceeded := len(broken(run.rows)):
         found.append(f"an attack exceeded a proved or confidence bound on {exceeded} rows: something is wrong")
-    findings = run.manifest.get("findings")
-    for finding in findings if isinstance(findings, list) else ():
-        if isinstance(finding, dict) and finding.get("level") == "warn":
-            found.append(f"{finding.get('check')}: {finding.get('message')}")
-    return found
+    return found + [f"{one.check}: {one.message}" for one in run.table.warnings]
 
 
 def _alike(runs: Sequence[_Run]) -> list[tuple[str, list[_Run]]]:

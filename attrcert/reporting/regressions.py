@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from attrcert.errors import UsageError
+from attrcert.reporting.judgements import Refuted, Refuting, check_enough, finite
+from attrcert.reporting.possibilities import check_can_worsen
 from attrcert.reporting.rules import Allowance, Comparison
 from attrcert.reporting.runfiles import RunTable
 from attrcert.reporting.selections import Selection, applies, complies, no_run_has, quick_statistic, select, statistic
-from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, check_enough, finite
+from attrcert.reporting.verdicts import WORST, Judgement, Observation, gravest
 from attrcert.schemas import differing
 from attrcert.vocabulary import Status, nearest
 
@@ -125,8 +127,12 @@ def _check_known(allowed: Collection[str], keys: Collection[str]) -> None:
             )
 
 
-def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozenset[int], min_samples: int) -> Judgement:
-    """The figure has not become worse than the baseline's by more than was allowed, in any case that both runs have."""
+def judge_allowance(
+    allowance: Allowance, pairs: Sequence[Pair], refuting: Refuting, waived: frozenset[int], min_samples: int
+) -> Judgement:
+    """The figure has not become worse than the baseline's by more than was allowed, in any case that both runs have; it passes if no
+    attack exceeded the figures of either.
+    """
     figure = allowance.figure
     having = [pair for pair in pairs if applies(figure, pair.new) and applies(figure, pair.old)]
     if not having:
@@ -134,6 +140,8 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
     observations = []
     notes = _uncompared(pair.new for pair in pairs if pair not in having)
     for pair in having:
+        sign = _sign(allowance, pair.new)
+        check_can_worsen(allowance, sign, pair.new)
         matched, alone_cases = _matched(allowance, pair, waived)
         notes += alone_cases
         for new, old in matched:
@@ -143,8 +151,9 @@ def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], waived: frozens
             check_enough(here, min_samples)
             check_enough(there, min_samples)
             alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
-            observations.append(_observed(allowance, _sign(allowance, pair.new), here, there, alone))
-    outcome = Outcome.PASSED if all(one.passed for one in observations) else Outcome.FAILED
+            refuted = refuting(figure, here, pair.new) + refuting(figure, there, pair.old).said_of("the baseline")
+            observations.append(_observed(allowance, sign, here, there, alone, refuted))
+    outcome = gravest(one.outcome for one in observations)
     return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations), notes=notes)
 
 
@@ -203,7 +212,9 @@ def _is_fault(term: Comparison) -> bool:
     return term.column == "status" and (value != Status.OK) is (term.comparator == "==")
 
 
-def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, alone: int | None) -> Observation:
+def _observed(
+    allowance: Allowance, sign: int, new: Selection, old: Selection, alone: int | None, refuted: Refuted
+) -> Observation:
     """By how much it is worse; the verdict is the estimate's, the interval says how much of it the choice of samples could be.
 
     `alone` samples are in one run only; None where samples are not paired.
@@ -222,9 +233,9 @@ def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, a
         run=new.run,
         case=new.case,
         observed=f"{before:.4g} to {now:.4g}: {_text(difference, allowance)}{_range((low, high), allowance)}",
-        passed=complies(sign * difference, "<=", allowance.amount),
+        outcome=refuted.outcome(held=complies(sign * difference, "<=", allowance.amount)),
         samples=len(new),
-        notes=tuple(_notes(alone)),
+        notes=(*_notes(alone), *refuted.notes),
         worst=_moved(new, old, sign) if alone is not None else (),
         figures={
             "observed": finite(difference),
@@ -234,6 +245,7 @@ def _observed(allowance: Allowance, sign: int, new: Selection, old: Selection, a
             "low": finite(low),
             "high": finite(high),
         },
+        refutations=refuted.refutations,
     )
 
 
@@ -262,7 +274,12 @@ def _common(new: Selection, old: Selection) -> tuple[Selection, Selection]:
 
 
 def _picked(one: Selection, places: list[int]) -> Selection:
-    return replace(one, indices=tuple(one.indices[p] for p in places), values=one.values[places])
+    return replace(
+        one,
+        places=tuple(one.places[p] for p in places),
+        indices=tuple(one.indices[p] for p in places),
+        values=one.values[places],
+    )
 
 
 def _difference(now: Any, before: Any, *, relative: bool) -> Any:

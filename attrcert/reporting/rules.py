@@ -15,7 +15,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from math import inf
 from typing import TypeVar
 
 from attrcert.errors import UsageError
@@ -133,19 +132,7 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     reader.end()
     if token.text.endswith("%") and (figure.column or "").endswith("_deg"):
         raise reader.error(f"{figure.column} is in degrees, of which there is no percentage", token.place)
-    if figure.statistic in COUNTING and _always(figure.statistic, comparator, limit):
-        hint = f"did you mean {limit:g}%?" if limit > 0 else ""
-        raise reader.error(
-            f"a {figure.statistic} is always {comparator} {limit:g}: the rule could not fail", token.place, hint
-        )
     return Rule(figure, comparator, limit, text, name or text, reason)
-
-
-def _always(statistic: str, comparator: str, limit: float) -> bool:
-    """Whether every share, or every count, compares so."""
-    most = 1.0 if statistic == "fraction" else inf
-    always = {"<=": limit >= most, "<": limit > most, ">=": limit <= 0, ">": limit < 0, "!=": not 0 <= limit <= most}
-    return always.get(comparator, False)
 
 
 def parse_figure(text: str) -> Figure:

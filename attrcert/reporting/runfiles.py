@@ -24,6 +24,15 @@ Case = tuple[tuple[str, Cell], ...]
 
 
 @dataclass(frozen=True)
+class Warned:
+    """What a check before a run warned of, and what to do about it."""
+
+    check: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True)
 class RunTable:
     """Of one run: the columns that there are, the cells of those that were asked for, and what its manifest says."""
 
@@ -43,6 +52,14 @@ class RunTable:
         if name not in self.header:
             return None
         return column_named(name, self.command) or Column(name, _kind(self.cells.get(name, ())), "")
+
+    def asked(self, name: str) -> bool:
+        """Whether the run was asked for a figure: a row has it, or the manifest says so; a run without one is taken at its rows."""
+        column = self.column(name)
+        if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
+            return column is not None
+        key, value = column.asked
+        return bool((self.manifest or {}).get("identity", {}).get(key) == value)
 
     @cached_property
     def failed(self) -> Sequence[bool]:
@@ -88,11 +105,28 @@ class RunTable:
         task = (self.manifest or {}).get("identity", {}).get("task")
         return f"{self.command} {task}" if task else self.command
 
+    @cached_property
+    def warnings(self) -> tuple[Warned, ...]:
+        """What was found wrong with the model or the settings, as the manifest tells it, which people may have edited."""
+        findings = (self.manifest or {}).get("findings")
+        told = [one for one in findings if isinstance(one, dict)] if isinstance(findings, list | tuple) else []
+        return tuple(
+            Warned(str(one.get("check")), str(one.get("message")), str(one.get("hint") or ""))
+            for one in told
+            if one.get("level") == "warn"
+        )
 
-def table_of(rows: Sequence[Row], columns: Sequence[Column], command: str, name: str) -> RunTable:
-    """Rows that were just computed."""
+
+def table_of(
+    rows: Sequence[Row],
+    columns: Sequence[Column],
+    command: str,
+    name: str,
+    manifest: Mapping[str, Any] | None = None,
+) -> RunTable:
+    """Rows that were just computed, and what a manifest would say of them."""
     names = tuple(column.name for column in columns)
-    return RunTable(name, command, names, {name: [row.get(name) for row in rows] for name in names})
+    return RunTable(name, command, names, {name: [row.get(name) for row in rows] for name in names}, manifest)
 
 
 def read_table(path: Path, wanted: Collection[str] | None = None, *, altered_too: bool = False) -> RunTable:

@@ -36,7 +36,7 @@ def complies(value: float, comparator: str, limit: float) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """The rows of one case that a figure speaks of: their samples and numbers (1 and 0 of a condition).
+    """The rows of one case that a figure speaks of: their places, samples and numbers (1 and 0 of a condition).
 
     `lacking` of them have no such figure because nothing bounds it, and count as the worst there is; `left_out` more have none
     because it does not apply to them.
@@ -45,6 +45,7 @@ class Selection:
     run: str
     case: str
     key: Case
+    places: tuple[int, ...]
     indices: tuple[int, ...]
     values: np.ndarray
     lacking: int
@@ -102,6 +103,7 @@ def _never(term: Comparison, table: RunTable) -> bool:
 
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
+    check_asked(figure, table)
     value = _value(figure, table)
     found = []
     for key, rows in _admitted(figure, table, waived):
@@ -114,19 +116,28 @@ def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()
 
 def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     """Of the cases that have the figure, for those who look and do not judge."""
-    if not set(figure.columns) <= set(table.header):
+    if not set(figure.columns) <= set(table.header) or not all(table.asked(name) for name in figure.columns):
         return ()
     value = _value(figure, table)
     return tuple(
         _selection(figure, table, key, rows, value)
         for key, rows in _admitted(figure, table, frozenset())
-        if all(_tells_something(name, table, rows) for name in _measured(figure))
+        if all(_tells_something(name, table, rows) for name in measured(figure))
         and any(value(p) is not None for p in rows)
     )
 
 
+def check_asked(figure: Figure, table: RunTable) -> None:
+    """The run was asked for every figure: what is missing otherwise is not without bound."""
+    for column in (table.column(name) for name in figure.columns):
+        if column is not None and not table.asked(column.name):
+            place = next((term.place for term in figure.terms if term.column == column.name), figure.place)
+            message = f"{table.name} has no {column.name}: it was not asked for"
+            raise figure.error(message, place, f"{column.name}: {column.meaning}")
+
+
 def _tells_something(name: str, table: RunTable, rows: Sequence[int]) -> bool:
-    """Whether a column was asked for: a cell is there, or missing because nothing is bounded."""
+    """Whether a cell is there, or missing because nothing is bounded."""
     return any(table.cells[name][p] is not None or table.cells["status"][p] == Status.VACUOUS for p in rows)
 
 
@@ -150,9 +161,10 @@ def _selection(
         table.name,
         case_text(key),
         key,
+        tuple(place for place, _ in numbers),
         tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
         np.array([number for _, number in numbers], dtype=np.float64),
-        sum(any(table.cells[name][place] is None for name in _measured(figure)) for place, _ in numbers),
+        sum(any(table.cells[name][place] is None for name in measured(figure)) for place, _ in numbers),
         len(rows) - len(numbers),
     )
 
@@ -163,7 +175,7 @@ def _check_rows(figure: Figure, table: RunTable, key: Case, rows: Sequence[int])
         raise figure.error(
             f"no row of {_where(table, key)} is selected", figure.place, "a rule about nothing must not pass"
         )
-    for name in _measured(figure):
+    for name in measured(figure):
         if all(table.cells[name][place] is None for place in rows):
             message = f"all {len(rows)} cells of {name} are empty in {_where(table, key)}"
             raise figure.error(message, figure.place, _why(name, table, rows))
@@ -184,7 +196,7 @@ def _why(name: str, table: RunTable, rows: Sequence[int]) -> str:
     )
 
 
-def _measured(figure: Figure) -> tuple[str, ...]:
+def measured(figure: Figure) -> tuple[str, ...]:
     """The columns that a figure's numbers come from."""
     if figure.column is not None:
         return (figure.column,)
@@ -269,31 +281,40 @@ def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[in
     """Whether a row meets a comparison. What could never be met for a misspelt word is refused."""
     column = _known(figure, term.column, term.place, table)
     cells = table.cells[column.name]
-    if term.value is None:
+    meets = comparing(figure, term, column)
+    if column.kind in (int, float):
+        number = _numbers(column, table)
+        return lambda place: meets(number(place))
+    if column.kind is str:
+        check_word(figure, term, column, table)
+    return lambda place: meets(cells[place])
+
+
+def comparing(figure: Figure, term: Comparison, column: Column) -> Callable[[Cell], bool]:
+    """Whether a cell of that column is as the comparison says; an empty one is not."""
+    value = term.value
+    if value is None:
         if column.kind is not bool:
             raise figure.error(
                 f"{column.name} holds {_KINDS[column.kind]}: compare it with something",
                 term.place,
                 f"e.g. {column.name} == ...",
             )
-        return lambda place: cells[place] is True
-    compare, value = COMPARE[term.comparator], term.value
+        return lambda cell: cell is True
     if column.kind in (int, float):
         if value.number is None:
             raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
-        limit, number = value.number, _numbers(column, table)
+        limit = value.number
         digits = len(value.text.lower().partition("e")[0].replace(".", "").lstrip("-+0"))
-        return lambda place: _meets(number(place), term.comparator, limit, digits)
+        return lambda cell: cell is not None and _meets(float(cell), term.comparator, limit, digits)
     if term.comparator not in ("==", "!="):
         raise figure.error(f"{column.name} holds {_KINDS[column.kind]}: compare it by == or !=", term.place)
-    word: Cell = _flag(figure, term, value.text) if column.kind is bool else _word(figure, term, column, table)
-    return lambda place: cells[place] is not None and compare(cells[place], word)
+    compare, word = COMPARE[term.comparator], _flag(figure, term, value.text) if column.kind is bool else value.text
+    return lambda cell: cell is not None and compare(cell, word)
 
 
-def _meets(number: float | None, comparator: str, limit: float, digits: int) -> bool:
+def _meets(number: float, comparator: str, limit: float, digits: int) -> bool:
     """Equal is also what a table shows as that number: 0.03137 for 8/255."""
-    if number is None:
-        return False
     shown = digits >= TABLE_DIGITS and float(f"{number:.{digits}g}") == limit
     same = shown or math.isclose(number, limit, rel_tol=SAME)
     if comparator in ("==", "!="):
@@ -307,14 +328,14 @@ def _flag(figure: Figure, term: Comparison, text: str) -> bool:
     return text.lower() == "true"
 
 
-def _word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> str:
-    """A text that the column can hold: of its known words, or one that occurs."""
+def check_word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> None:
+    """The text is one that the column can hold: of its known words, or one that occurs."""
     assert term.value is not None
     text = term.value.text
     present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
     allowed = {*column.words, *present}
     if text in allowed:
-        return text
+        return
     near = nearest(text.lower(), allowed)
     raise figure.error(
         f"no row of {table.name} has {column.name} {text!r}"

@@ -1,13 +1,13 @@
 """A verdict as a table, JSON, markdown and JUnit XML: the same judgements in every format."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
 from attrcert.reporting.summaries import TextTable, markdown
-from attrcert.reporting.verdicts import Judgement, Observation, Outcome, Verdict
+from attrcert.reporting.verdicts import Finding, Judgement, Observation, Outcome, Verdict
 
 SHOWN = 8  # cases of a rule that a table shows
 SUMMARY_BYTES = 1024 * 1024  # what GitHub takes of a step summary
@@ -36,8 +36,7 @@ def _lines(judgement: Judgement) -> Iterable[tuple[str, ...]]:
         yield (judgement.outcome, _titled(judgement), "-", "-", "-")
     shown = _shown(judgement)
     for number, one in enumerate(shown):
-        outcome = Outcome.PASSED if one.passed else judgement.outcome
-        yield (outcome, "" if number else _titled(judgement), one.observed, str(one.samples), _where(one))
+        yield (one.outcome, "" if number else _titled(judgement), one.observed, str(one.samples), _where(one))
 
 
 def _titled(judgement: Judgement) -> str:
@@ -70,6 +69,7 @@ def _notes(verdict: Verdict) -> Iterable[str]:
     for waiver in verdict.waivers:
         unused = " (no such sample: can it go?)" if waiver in verdict.unused else ""
         yield f"waived: sample {waiver.index}, {_flat(waiver.reason)}{unused}"
+    yield from (_flat(str(finding)) for finding in verdict.findings)
     yield from verdict.notes
 
 
@@ -89,7 +89,7 @@ def _said(judgement: Judgement) -> Iterable[str]:
             noted.setdefault(note, []).append(_where(one))
     yield from (f"{name}: {note} ({'; '.join(places)})" for note, places in noted.items())
     gravest = judgement.gravest
-    if gravest and gravest.worst:
+    if gravest and gravest.worst and gravest.outcome is not Outcome.REFUTED:
         yield f"{name}, worst samples of {_where(gravest)}: {_worst(gravest)}"
 
 
@@ -102,7 +102,11 @@ def verdict_markdown(verdict: Verdict) -> str:
 
 
 def verdict_json(verdict: Verdict) -> dict[str, Any]:
-    return {"outcome": verdict.outcome, "exit_code": verdict.outcome.exit_code, **asdict(verdict)}
+    whole = {"outcome": verdict.outcome, "exit_code": verdict.outcome.exit_code, **asdict(verdict)}
+    for judgement in whole["judgements"]:
+        for one in judgement["observations"]:
+            one["passed"] = one["outcome"] is Outcome.PASSED
+    return whole
 
 
 def step_summary(text: str, present: int) -> str:
@@ -121,30 +125,35 @@ def junit(verdict: Verdict) -> str:
     attributes = {"name": "attrcert gate", **{name: str(count) for name, count in counts.items()}}
     root = ElementTree.Element("testsuites", attributes)
     suite = ElementTree.SubElement(root, "testsuite", {**attributes, "skipped": "0"})
-    if verdict.waivers:
+    told = [(f"waived sample {waiver.index}", waiver.reason) for waiver in verdict.waivers]
+    told += [(f"warning: {finding.check}", str(finding)) for finding in verdict.findings]
+    if told:
         properties = ElementTree.SubElement(suite, "properties")
-        for waiver in verdict.waivers:
-            text = _clean(waiver.reason)
-            ElementTree.SubElement(properties, "property", name=f"waived sample {waiver.index}", value=text)
+        for name, value in told:
+            ElementTree.SubElement(properties, "property", name=_clean(name), value=_clean(value))
     for judgement in verdict.judgements:
-        _test_case(suite, judgement)
+        _test_case(suite, judgement, verdict.findings)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _failures(verdict: Verdict) -> int:
-    return verdict.count(Outcome.FAILED) + verdict.count(Outcome.INCOMPLETE)
+    return sum(verdict.count(outcome) for outcome in (Outcome.FAILED, Outcome.REFUTED, Outcome.INCOMPLETE))
 
 
-def _test_case(suite: ElementTree.Element, judgement: Judgement) -> None:
+def _test_case(suite: ElementTree.Element, judgement: Judgement, findings: Sequence[Finding]) -> None:
+    """A judgement, with what was found wrong with the runs that it is about."""
     case = ElementTree.SubElement(suite, "testcase", classname="attrcert.gate", name=_clean(judgement.name))
     lines = [judgement.demand, *([f"reason: {judgement.reason}"] if judgement.reason else [])]
     lines += [judgement.message] if judgement.message else []
     lines += judgement.notes
     for one in judgement.observations:
-        lines.append(f"{'ok  ' if one.passed else 'not '}{_where(one)}: {one.observed} ({one.samples} samples)")
+        lines.append(f"{_MARKS.get(one.outcome, 'not ')}{_where(one)}: {one.observed} ({one.samples} samples)")
         lines += [f"    {note}" for note in one.notes]
-        lines += [f"    worst samples: {_worst(one)}"] if one.worst and not one.passed else []
+        unmet = one.outcome not in (Outcome.PASSED, Outcome.REFUTED)
+        lines += [f"    worst samples: {_worst(one)}"] if one.worst and unmet else []
+    judged = {one.run for one in judgement.observations}
+    lines += [str(finding) for finding in findings if judged & set(finding.runs)]
     text = _clean("\n".join(lines))
     if judgement.outcome is Outcome.PASSED:
         ElementTree.SubElement(case, "system-out").text = text
@@ -154,8 +163,13 @@ def _test_case(suite: ElementTree.Element, judgement: Judgement) -> None:
     ElementTree.SubElement(case, kind, type=judgement.outcome.value, message=_clean(message)).text = text
 
 
+_MARKS = {Outcome.PASSED: "ok  ", Outcome.REFUTED: "refuted "}
+
+
 def _failure_line(judgement: Judgement) -> str:
     one = judgement.gravest
+    if one and one.outcome is Outcome.REFUTED:
+        return f"{judgement.demand} is refuted: {'; '.join(map(str, one.refutations))}"
     return f"{judgement.demand}: {one.observed} in {_where(one)}" if one else judgement.demand
 
 

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,18 @@ UNBOUNDED = {  # what a usable row counts as, whose cell is empty because nothin
     "max-eps": _DERIVATIVE,
     "smooth": {"cosine": -1.0, "angle_deg": 180.0, "radius_min": math.inf},
 }
+RANGES = {  # what the cells of a column can be: the ends of an interval, or all words
+    **dict.fromkeys(("T_c_deg", "angle_deg"), (0.0, 180.0)),
+    **dict.fromkeys(("T_e", "T_e_corrected", "T_proved", "T_hat_e", "margin_radius", "eps_max"), (0.0, math.inf)),
+    **dict.fromkeys(("radius_min", "C_lower", "eps", "threshold", "radius"), (0.0, math.inf)),
+    "cosine": (-1.0, 1.0),
+    "violated": ("True", "False"),
+    "status": ("ok", "misclassified", "vacuous", "abstained", "not-converged", "error:shape", "error:memory"),
+    "label_kept": ("both", "plus", "minus", "none"),
+    "threshold_kind": ("deviation", "cosine-distance", "angle", "cosine"),
+    "attack": ("top-k", "euclidean", "another"),
+}
+OPTIONAL = ("T_proved", "angle_proved_deg", "T_e_ball", "radius_min")  # where no row has it, it was not asked for
 OPERATORS = {
     "<=": operator.le,
     ">=": operator.ge,
@@ -58,6 +71,7 @@ def write_run(
     names: Collection[str] = (),
     identity: Mapping[str, Any] | None = None,
     state: str | None = "complete",
+    findings: Sequence[Any] = (),
 ) -> Path:
     """A CSV, of some columns or of all, and its manifest; none where the state is None."""
     columns = [column for column in COLUMNS[command] if not names or column.name in names]
@@ -65,6 +79,7 @@ def write_run(
     path.write_text(to_csv([{**common, **row} for row in rows], columns, header=True), encoding="utf-8")
     if state is not None:
         manifest = {"schema": 1, "command": command, "identity": {**IDENTITY, **(identity or {})}, "state": state}
+        manifest |= {"findings": list(findings)}
         path.with_name(path.name + ".json").write_text(json.dumps(manifest), encoding="utf-8")
     return path
 
@@ -113,6 +128,9 @@ def figures(path: Path, command: str, asked: Asked, waived: Collection[int] = ()
     """The figure in every case that the filters admit; None where it cannot be judged."""
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
+    named = [*asked.measured, *(term.column for term in asked.filters)]
+    if any(name in OPTIONAL and all(row[name] == "" for row in rows) for name in named):
+        return None
     found = {}
     for case in _cases(rows):
         if not all(_holds(case[0], term, command) for term in asked.filters if term.column in CASE):
@@ -126,6 +144,26 @@ def figures(path: Path, command: str, asked: Asked, waived: Collection[int] = ()
             return None
         found[_named(case[0])] = statistic(asked.statistic, numbers)
     return found or None
+
+
+def refuted(path: Path, command: str, asked: Asked, waived: Collection[int] = ()) -> set[str]:
+    """The cases with a judged row whose bound an attack of this file exceeded in its ball: here no map has a length."""
+    with path.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    reached = {"T_e": "T_hat_e", "T_e_corrected": "T_hat_e", "T_proved": "T_hat_e", "T_c_deg": "T_hat_c_deg"}
+    claims = [(name, reached[name]) for name in asked.measured if name in reached]
+    found = set()
+    for row in rows if command == "attack" else ():
+        judged = int(row["index"]) not in waived and all(_holds(row, term, command) for term in asked.filters)
+        if not judged or _number(row, asked, command) is None:
+            continue
+        for name, hat in claims:
+            for other in rows:
+                same = all(other[key] == row[key] for key in ("index", "attribution", "norm"))
+                inside = same and float(other["eps"]) <= float(row["eps"]) and other["violated"] != ""
+                if inside and row[name] and other[hat] and float(other[hat]) > float(row[name]):
+                    found.add(_named(row))
+    return found
 
 
 def _named(row: Mapping[str, str]) -> str:
@@ -205,3 +243,43 @@ def statistic(name: str, numbers: Sequence[float]) -> float:
         return rising[0 if name == "min" else -1]
     share = Fraction(name.removeprefix("p")) / 100
     return next(one for one in rising if sum(other <= one for other in rising) >= share * n)
+
+
+def is_open(asked: Asked, comparator: str, limit: float) -> bool:
+    """Whether some rows would meet the rule and others fail it: every row that could be is tried."""
+    low, high = _possible(asked)
+    if comparator in ("==", "!="):
+        return low <= limit <= high and low < high
+    return OPERATORS[comparator](low, limit) is not OPERATORS[comparator](high, limit)
+
+
+def _possible(asked: Asked) -> tuple[float, float]:
+    terms = [*asked.filters, *(term for part in asked.condition for term in part)]
+    names = sorted({term.column for term in terms} | ({asked.column} if asked.column else set()))
+    tried = [_tried(name, [term.value for term in terms if term.column == name]) for name in names]
+    rows = [dict(zip(names, cells, strict=True)) for cells in product(*tried)]
+    kept = [row for row in rows if all(_is(row, term) for term in asked.filters)]
+    if not kept:
+        return 0.0, 0.0  # nothing to judge
+    if asked.column:
+        numbers = [row[asked.column] for row in kept]
+        low, high = min(numbers), max(numbers)
+        return (0.0, (high - low) / 2) if asked.statistic == "std" else (low, high)
+    met = {any(all(_is(row, term) for term in part) for part in asked.condition) for row in kept}
+    most = 1.0 if asked.statistic == "fraction" else math.inf
+    return (1.0 if met == {True} else 0.0), (0.0 if met == {False} else most)
+
+
+def _tried(name: str, values: Sequence[float | str | bool]) -> list[Any]:
+    """Cells of a column: all words, or the ends of its range and what lies at, just beside and between the values."""
+    if isinstance(RANGES[name][0], str):
+        return list(RANGES[name])
+    low, high = RANGES[name]
+    near = {value + step for value in values for step in (-1e-3, 0.0, 1e-3)}
+    return sorted({low, high, *(number for number in near if low <= number <= high)})
+
+
+def _is(row: Mapping[str, Any], term: Compared) -> bool:
+    if isinstance(term.value, bool):
+        return (row[term.column] == "True") is term.value
+    return bool(OPERATORS[term.comparator](row[term.column], term.value))
