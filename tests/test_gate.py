@@ -765,13 +765,23 @@ def test_a_figure_is_without_bound_only_where_it_was_asked_for(path, command, co
     rows = [{"index": i, "eps": 0.1, "status": "vacuous"} for i in range(2)]
     for identity in ({}, {key: None}, {key: False}):
         write_run(path, rows, command, identity=identity)
-        assert f"has no {column}: it was not asked for" in message(path, rule=f"max({column}) <= 9")
+        told = message(path, rule=f"max({column}) <= 9")
+        assert f"has no {column}: it was not asked for" in told
+        assert f"hint: {f'--{key}' if value is True else '`attrcert min-radius`'} computes it" in told
     write_run(path, rows, command, state=None)
     assert f"has no {column}: it was not asked for" in message(path, rule=f"max({column}) <= 9")
     write_run(path, rows, command, identity={key: value})
     assert "all of them are vacuous: nothing is bounded" in message(path, rule=f"max({column}) <= 9")
     write_run(path, [*rows, {"index": 2, "eps": 0.1, column: 0.5}], command, state=None)
     assert observed(path, rule=f"min({column}) <= 9") == [0.5]
+
+
+def test_a_file_that_was_not_asked_for_a_figure_is_not_judged_by_it_where_another_was(tmp_path):
+    proved = write_run(tmp_path / "proved.csv", bound_rows([10.0], T_proved=0.5), identity={"proved": True})
+    plain = write_run(tmp_path / "plain.csv", bound_rows([10.0, None]), identity={"proved": False})
+    (one, _) = judged(proved, plain, require="max(T_proved) <= 1")["judgements"]
+    assert [part["run"] for part in one["observations"]] == [str(proved)]
+    assert one["notes"] == [f"{plain} is not judged: it has no such figure or case"]
 
 
 # ---- figures that attacks exceeded ----

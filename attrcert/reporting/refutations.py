@@ -210,7 +210,7 @@ def _claim(table: RunTable, name: str, place: int) -> _Claim | None:
     if name == INVERTED:
         kind, threshold = _cell(table, "threshold_kind", place), float(_cell(table, "threshold", place) or 0)
         if kind == "cosine-distance":
-            kind, threshold = "angle", math.degrees(math.acos(1 - min(1.0, threshold)))
+            kind, threshold = "angle", math.degrees(math.acos(1 - min(max(threshold, 0.0), 2.0)))
         return _Claim(index, float(cell), kind == "angle", threshold) if kind in ("angle", "deviation") else None
     size = _cell(table, "eps", place)
     return None if size is None else _Claim(index, float(size), name in ANGLES, float(cell))

@@ -83,8 +83,8 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 
 def applies(figure: Figure, table: RunTable) -> bool:
-    """Whether the run has all columns that the figure names, and a case that its filter admits."""
-    if not set(figure.columns) <= set(table.header):
+    """Whether the run was asked for all columns that the figure names, and has a case that its filter admits."""
+    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
         return False
     filters = [term for term in figure.filters if term.column in table.case_names]
     if any(_never(term, table) for term in filters):
@@ -103,7 +103,6 @@ def _never(term: Comparison, table: RunTable) -> bool:
 
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
-    check_asked(figure, table)
     value = _value(figure, table)
     found = []
     for key, rows in _admitted(figure, table, waived):
@@ -116,7 +115,7 @@ def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()
 
 def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     """Of the cases that have the figure, for those who look and do not judge."""
-    if not set(figure.columns) <= set(table.header) or not all(table.asked(name) for name in figure.columns):
+    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
         return ()
     value = _value(figure, table)
     return tuple(
@@ -130,10 +129,19 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
 def check_asked(figure: Figure, table: RunTable) -> None:
     """The run was asked for every figure: what is missing otherwise is not without bound."""
     for column in (table.column(name) for name in figure.columns):
-        if column is not None and not table.asked(column.name):
-            place = next((term.place for term in figure.terms if term.column == column.name), figure.place)
-            message = f"{table.name} has no {column.name}: it was not asked for"
-            raise figure.error(message, place, f"{column.name}: {column.meaning}")
+        if column is not None and column.asked is not None and not table.asked(column.name):
+            key, value = column.asked
+            asking = f"--{key}" if value is True else f"`attrcert {value}`"
+            raise figure.error(
+                f"{table.name} has no {column.name}: it was not asked for",
+                _place(figure, column.name),
+                f"{asking} computes it: {column.meaning}",
+            )
+
+
+def _place(figure: Figure, name: str) -> int:
+    """Where a column is named."""
+    return next((term.place for term in figure.terms if term.column == name), figure.place)
 
 
 def _tells_something(name: str, table: RunTable, rows: Sequence[int]) -> bool:
@@ -369,9 +377,11 @@ def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
     for name in figure.columns:
         if not any(name in table.header for table in tables):
             columns = {column for table in tables for column in table.header}
-            place = next((term.place for term in figure.terms if term.column == name), figure.place)
-            return figure.error(f"no file has a column {name!r}", place, _elsewhere(name, columns))
-    having = next((table for table in tables if set(figure.columns) <= set(table.header)), None)
-    if having is None:
+            return figure.error(f"no file has a column {name!r}", _place(figure, name), _elsewhere(name, columns))
+    having = [table for table in tables if set(figure.columns) <= set(table.header)]
+    if not having:
         return figure.error(f"no file has all of {', '.join(figure.columns)}", figure.place)
-    return figure.error("no row is selected", figure.place, _present(figure, having))
+    asked = [table for table in having if all(map(table.asked, figure.columns))]
+    if not asked:
+        check_asked(figure, having[0])
+    return figure.error("no row is selected", figure.place, _present(figure, (asked or having)[0]))
