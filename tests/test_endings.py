@@ -310,3 +310,8 @@ def test_no_command_is_wrong_usage_and_shows_the_help():
     done = attrcert()
     assert done.code == 2
     assert "bound" in done.out
+
+
+def test_results_come_before_what_is_said_of_them_in_a_log_of_both_streams(rows):
+    done = gate_in_a_shell(rows, "--format json --exit-zero 2>&1")
+    assert done.stdout.splitlines()[-1] == "--exit-zero: the verdict's exit code 1 becomes 0"

@@ -19,8 +19,9 @@ def stderr() -> Any:
 
 
 def put(result: str) -> None:
-    """A result that is text already: JSON, CSV, markdown."""
+    """A result that is text already: JSON, CSV, markdown. What is said later comes later in a log of both streams, too."""
     sys.stdout.write(f"{result}\n")
+    sys.stdout.flush()
 
 
 def talk(message: str, *, style: str = "") -> None:

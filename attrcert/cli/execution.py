@@ -2,7 +2,6 @@
 
 import json
 import math
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,7 +152,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
 
     summary = summarise(rows, run.facts())
     if format_ == "csv":
-        sys.stdout.write(to_csv(rows, run.config.columns, header=True))
+        put(to_csv(rows, run.config.columns, header=True).removesuffix("\n"))
         if verdict:
             render(verdict, "table", on_stderr=True)
         return summary
