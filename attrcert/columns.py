@@ -42,10 +42,11 @@ COMMON = (
     Column("label", int, "its label; empty where the data have none"),
     Column("predicted", int, "the class with the largest logit", least=0),
     Column("target", int, "the explained class y", least=0),
+    Column("correct", bool, "whether the prediction is the label; empty where the data have none"),
     Column(
         "status",
         str,
-        "ok, everywhere (max-eps --proved: the threshold is kept as far as two images can be apart), misclassified, "
+        "ok, everywhere (max-eps --proved: the threshold is kept as far as two images can be apart), "
         "vacuous (T_e, or with --proved T_proved, >= g_norm, or C_lower <= 2 tau M: no angle follows), "
         "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
         "no iterate kept the label), not-converged, or error:<kind>",

@@ -9,11 +9,25 @@ from typing import Any
 
 from attrcert.columns import CLOSING, COLUMNS, Cell, Column, Row, column_named
 
-SCHEMA = 1  # of the columns
+SCHEMA = 2  # of the columns
 SETTINGS = 1  # of the identity's keys
-SINCE: Mapping[str, int] = {}  # the schema that a column came with, if it is not the first
-MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {}  # from a schema: a row of it as the next one has it
+SINCE: Mapping[str, int] = {
+    "correct": 2,
+    "T_hat_floor": 2,
+}  # the schema that a column came with, if it is not the first
+MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 INTRODUCED: Mapping[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
+
+
+def _with_correct(row: Row) -> Row:
+    """Since schema 2 a column says whether the prediction is the label."""
+    label, predicted = row.get("label"), row.get("predicted")
+    correct = None if label is None or predicted is None else label == predicted
+    return {**row, "status": "ok" if row["status"] == MISCLASSIFIED else row["status"], "correct": correct}
+
+
+# from a schema: a row of it as the next one has it
+MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct}
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -43,7 +43,6 @@ class Status(StrEnum):
 
     EVERYWHERE = "everywhere"
     OK = "ok"
-    MISCLASSIFIED = "misclassified"
     VACUOUS = "vacuous"
     ABSTAINED = "abstained"
     INFEASIBLE = "infeasible"

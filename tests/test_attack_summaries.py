@@ -79,7 +79,7 @@ def test_failed_samples_are_counted_and_have_no_figures():
 
 
 def test_misclassified_samples_are_in_the_means_and_counted():
-    rows = [row(0, T_hat_e=1.0), row(1, T_hat_e=3.0, status="misclassified")]
+    rows = [row(0, T_hat_e=1.0), row(1, T_hat_e=3.0, correct=False)]
     assert summarise_attacks(rows)[0].T_hat_e == 2.0
     assert "1 misclassified" in notes(rows)
 

@@ -218,7 +218,7 @@ def test_the_bundled_default_needs_no_argument_but_a_limit(attrcert):
     done = attrcert("bound", "--limit", 3, "--format", "csv")
     assert done.code == 0, done.err
     assert [row["index"] for row in done.rows] == ["0", "1", "2"]
-    assert {row["status"] for row in done.rows} <= {"ok", "misclassified", "vacuous"}
+    assert {row["status"] for row in done.rows} <= {"ok", "vacuous"}
     assert all(0 < float(row["xi_lower"]) <= float(row["xi_upper"]) for row in done.rows)
 
 
@@ -342,7 +342,15 @@ def test_misclassified_samples_are_kept_and_marked(bound):
     rows = bound("--eps", "1e-4").rows
     wrong = [row for row in rows if row["label"] != row["predicted"]]
     assert 0 < len(wrong) < 20
-    assert all((row["status"] == "misclassified") == (row["label"] != row["predicted"]) for row in rows)
+    assert all((row["correct"] == "False") == (row["label"] != row["predicted"]) for row in rows)
+
+
+def test_a_vacuous_row_does_not_hide_that_its_sample_is_misclassified(bound):
+    rows = bound("--eps", "1e4").rows
+    assert {row["status"] for row in rows} == {"vacuous"}
+    assert {row["correct"] for row in rows} == {"True", "False"}
+    wrong = sum(row["correct"] == "False" for row in rows)
+    assert f"20 vacuous; {wrong} misclassified" in " ".join(bound("--eps", "1e4", "--format", "table").out.split())
 
 
 @pytest.mark.parametrize(("target", "column"), [("label", "label"), ("predicted", "predicted")])

@@ -16,7 +16,7 @@ from attrcert.reporting.gates import Demand, Gate, judge_files
 from attrcert.reporting.verdict_texts import verdict_json
 from attrcert.reporting.verdicts import Waiver
 
-USABLE = ("ok", "misclassified", "vacuous", "not-converged")
+USABLE = ("ok", "vacuous", "not-converged")
 LAYOUTS: dict[str, dict[str, Any]] = {
     "bound": {
         "cases": [{"eps": 0.1}, {"eps": 8 / 255}],
@@ -394,7 +394,7 @@ def test_a_torn_last_line_is_left_out_and_makes_the_run_incomplete(path):
 
 @pytest.mark.parametrize(("status", "allowed", "code"), [
     ("error:shape", 0, 4), ("error:shape", 0.2, 4), ("error:shape", 0.25, 0), ("error:shape", 0.5, 0),
-    ("not-converged", 0.2, 4), ("not-converged", 0.25, 0), ("vacuous", 0, 0), ("misclassified", 0, 0),
+    ("not-converged", 0.2, 4), ("not-converged", 0.25, 0), ("vacuous", 0, 0),
 ])  # fmt: skip
 def test_a_run_is_incomplete_if_more_than_the_allowed_share_has_no_converged_figure(path, status, allowed, code):
     rows = [*bound_rows([1.0, 2.0, 3.0]), {"index": 3, "eps": 0.1, "status": status}]

@@ -24,6 +24,7 @@ values = {
     int: st.integers(),
     float: st.floats(allow_nan=False, allow_infinity=False),
     str: st.text(min_size=1),
+    bool: st.booleans(),
 }
 rows = st.lists(
     st.fixed_dictionaries({column.name: st.none() | values[column.kind] for column in BOUND}), min_size=1, max_size=3

@@ -17,6 +17,7 @@ from attrcert.records import read_rows, to_csv
 from attrcert.reporting.merging import merge
 from attrcert.reporting.regressions import differing_keys
 from attrcert.rowfiles import RowFile
+from attrcert.schemas import SCHEMA
 
 BOUND = COLUMNS["bound"]
 IDENTITY = {"attribution": "saliency", "eps": [0.1, 0.2], "seed": 0}
@@ -78,7 +79,7 @@ def test_the_file_of_an_attack_with_two_attacks_keeps_every_row_when_it_is_resum
         assert list(attack.rows(finished=again.finished, warn=pytest.fail)) == []
         again.write_manifest(attack.environment())
     assert path.read_bytes() == before
-    assert attrcert("gate", path, "--require", "mean(T_e) >= 0").code == 0
+    assert attrcert("gate", path, "--require", "mean(T_e) >= 1e-9").code == 0
 
 
 def test_a_file_of_rows_cannot_be_opened_without_saying_what_its_rows_are(path):
@@ -292,20 +293,22 @@ def test_rows_of_a_run_that_has_not_ended_have_no_hash(path):
 
 # versions
 
+NEXT = SCHEMA + 1
 FACT = Column("label_fact", str, "what is known of the label")
 
 
 @pytest.fixture
 def next_version(monkeypatch) -> tuple[Column, ...]:
-    """A version with a column and a setting more; a row of the first schema says `kept` where it was ok."""
+    """A version with a column and a setting more; a row of this one's schema says `kept` where it was ok."""
     at = next(i for i, column in enumerate(BOUND) if column.name == "guarantee")
     columns = (*BOUND[:at], FACT, *BOUND[at:])
-    monkeypatch.setattr(schemas, "SINCE", {"label_fact": 2})
-    monkeypatch.setattr(schemas, "MIGRATIONS", {1: lambda row: {**row, "label_fact": f"was {row['status']}"}})
+    monkeypatch.setattr(schemas, "SINCE", {**schemas.SINCE, "label_fact": NEXT})
+    last = {SCHEMA: lambda row: {**row, "label_fact": f"was {row['status']}"}}
+    monkeypatch.setattr(schemas, "MIGRATIONS", {**schemas.MIGRATIONS, **last})
     monkeypatch.setattr(schemas, "INTRODUCED", {"trust": (2, "all")})
     monkeypatch.setattr(schemas, "COLUMNS", {**COLUMNS, "bound": columns})
     for module in (schemas, manifests):
-        monkeypatch.setattr(module, "SCHEMA", 2)
+        monkeypatch.setattr(module, "SCHEMA", NEXT)
         monkeypatch.setattr(module, "SETTINGS", 2)
     return columns
 
@@ -319,7 +322,7 @@ def test_rows_of_an_older_version_are_resumed_with_the_columns_of_this_one(path,
         file.append(sample(1, label_fact="kept"))
         file.write_manifest({})
     assert [row["label_fact"] for row in read_rows(path, columns)] == ["was ok", "was ok", "kept", "kept"]
-    assert (told(path)["schema"], told(path)["settings"], told(path)["identity"]["trust"]) == (2, 2, "all")
+    assert (told(path)["schema"], told(path)["settings"], told(path)["identity"]["trust"]) == (NEXT, 2, "all")
 
 
 def test_rows_that_were_migrated_before_a_kill_wrote_the_manifest_are_read_as_they_are(path, request):
@@ -344,22 +347,22 @@ def test_a_setting_that_came_later_is_what_it_was_in_effect(path, request):
 def test_rows_of_a_later_version_are_refused_by_its_name(path, request):
     with pytest.MonkeyPatch.context() as later:
         for module in (schemas, manifests):
-            later.setattr(module, "SCHEMA", 2)
+            later.setattr(module, "SCHEMA", NEXT)
         with opened(path) as file:
             file.append(sample(0))
             file.write_manifest({"versions": {"attrcert": "0.9"}})
-    said = "x.csv was written by attrcert 0.9 with schema version 2, and this version knows up to 1"
+    said = f"x.csv was written by attrcert 0.9 with schema version {NEXT}, and this version knows up to {SCHEMA}"
     with pytest.raises(ResumeError, match=said):
         opened(path, resume=True)
     done = attrcert("gate", path, "--require", "max(T_e) <= 1")
     assert done.code == 2
     assert said in done.shown
-    tell(path, schema=1)
+    tell(path, schema=SCHEMA)
     columns = request.getfixturevalue("next_version")
     path.write_text(to_csv(sample(0), columns, header=True))
     with pytest.MonkeyPatch.context() as now:
-        now.setattr(schemas, "SCHEMA", 1)
-        now.setattr(manifests, "SCHEMA", 1)
+        now.setattr(schemas, "SCHEMA", SCHEMA)
+        now.setattr(manifests, "SCHEMA", SCHEMA)
         with pytest.raises(ResumeError, match="has the column 'label_fact', which a later version"):
             opened(path, resume=True)
 

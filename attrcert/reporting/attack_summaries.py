@@ -7,7 +7,7 @@ from itertools import pairwise
 from math import fsum
 
 from attrcert.columns import COLUMNS, METRICS, Cell, Row, column_named
-from attrcert.reporting.summaries import Summary, TextTable
+from attrcert.reporting.summaries import Summary, TextTable, counts_text
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 TARGET = "target left"  # of the way to the target map, with manipulate
@@ -46,6 +46,7 @@ class AttackSummary:
     angles: int
     noise: int
     status: dict[str, int]
+    misclassified: int
     metrics: dict[str, float]
     transferred: dict[str, float]
 
@@ -90,6 +91,7 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         angles=sum(row.get("T_c_deg") is not None for row in usable),
         noise=sum(_is_noise(row) for row in usable),
         status=dict(Counter(str(row["status"]) for row in rows)),
+        misclassified=sum(row.get("correct") is False for row in rows),
         metrics={metric: mean for metric, name in others if (mean := _mean(usable, name)) is not None},
         transferred={name: mean for name in extra if (mean := _mean(usable, name)) is not None},
     )
@@ -184,7 +186,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     first = {eps: next(part for part in attacks if part.eps == eps) for eps in dict.fromkeys(p.eps for p in attacks)}
     for part in first.values():
-        counts = ", ".join(f"{n} {status}" for status, n in sorted(part.status.items(), key=lambda item: -item[1]))
+        counts = counts_text(part.status, part.misclassified)
         yield f"eps {part.eps:.4g}, means over {part.samples} samples ({part.attack}: {counts})."
     yield (
         f"sampled, T_hat_e, T_hat_c: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "

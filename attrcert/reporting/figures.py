@@ -29,7 +29,6 @@ COLOURS = (
 STATUS_COLOURS = {
     Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",
-    Status.MISCLASSIFIED: "#c7a02c",
     Status.VACUOUS: "#e0813c",
     Status.ABSTAINED: "#b65fa5",
     Status.INFEASIBLE: "#7b80d4",

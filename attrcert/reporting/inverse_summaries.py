@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from attrcert.columns import Row
 from attrcert.reporting.cases import CaseSummary, LowStatistic, asked_for, figures, number, summarise_cases
-from attrcert.reporting.summaries import Statistic, Summary, TextTable
+from attrcert.reporting.summaries import Statistic, Summary, TextTable, counts_text
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
@@ -205,7 +205,7 @@ def _tried(row: Row) -> list[float]:
 
 
 def _counts(summary: Summary) -> str:
-    counts = ", ".join(f"{n} {status}" for status, n in sorted(summary.status.items(), key=lambda item: -item[1]))
+    counts = counts_text(summary.status, summary.misclassified)
     return f"{summary.samples} samples (worst status over cases): {counts}."
 
 

@@ -14,6 +14,7 @@ from attrcert.errors import UsageError
 from attrcert.foreign import unguarded
 from attrcert.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.records import parse
+from attrcert.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
@@ -151,6 +152,8 @@ def read_table(path: Path, wanted: Collection[str] | None = None, *, altered_too
         raise UsageError(wrong, hint="mend or compute the file again")
     command = _command(header, manifest)
     cells = {name: _parsed(column[: len(column) - torn], name, command, path) for name, column in texts.items()}
+    if "correct" not in header:
+        header, cells = _of_schema_1(header, cells)
     table = RunTable(str(path), command, header, cells, manifest, torn, altered)
     _check_unique(table, path)
     if altered and not (altered_too or table.unfinished):
@@ -159,6 +162,15 @@ def read_table(path: Path, wanted: Collection[str] | None = None, *, altered_too
             hint="restore it, or compute it again",
         )
     return table
+
+
+def _of_schema_1(
+    header: tuple[str, ...], cells: Mapping[str, list[Cell]]
+) -> tuple[tuple[str, ...], dict[str, list[Cell]]]:
+    """As the columns are today."""
+    old = [name for name in ("status", "label", "predicted") if name in cells]
+    rows = [migrated(dict(zip(old, row, strict=True)), 1) for row in zip(*(cells[name] for name in old), strict=True)]
+    return (*header, "correct"), {**cells, **{name: [row[name] for row in rows] for name in ("status", "correct")}}
 
 
 class _Lines:
@@ -190,7 +202,8 @@ def _columns(
         )
     if twice := [name for name in header if header.count(name) > 1]:
         raise UsageError(f"{path} has two columns {twice[0]!r}")
-    names = [name for name in header if wanted is None or name in wanted or name in ALWAYS]
+    needed = ALWAYS if "correct" in header else (*ALWAYS, "label", "predicted")  # from which it follows
+    names = [name for name in header if wanted is None or name in wanted or name in needed]
     pick = itemgetter(*(header.index(name) for name in names))
     kept: list[tuple[str, ...]] = []
     wrong = ""
@@ -237,7 +250,7 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
 
 
 def _check_statuses(texts: Sequence[str], path: Path) -> None:
-    known = tuple(Status)
+    known = (*Status, MISCLASSIFIED)
     for number, text in enumerate(texts, 2):
         if text not in known and not text.startswith("error:"):
             raise UsageError(f"row {number} of {path}: status must be {', '.join(known)} or error:<kind>, got {text!r}")

@@ -53,6 +53,7 @@ class EpsSummary:
     eps: float
     samples: int
     status: Mapping[str, int]
+    misclassified: int
     T_e: Statistic
     T_e_corrected: Statistic
     T_e_ball: Statistic
@@ -72,6 +73,7 @@ class Summary:
     facts: Mapping[str, Any]
     per_eps: tuple[EpsSummary, ...]
     status: Mapping[str, int]
+    misclassified: int = 0
 
     @property
     def incomplete(self) -> int:
@@ -89,14 +91,22 @@ def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
     """Rows grouped by eps, in the order in which they came; each sample's status is its worst over eps."""
     groups: dict[Cell, list[Row]] = {}
     worst: dict[Cell, str] = {}
+    wrong: set[Cell] = set()
     for row in rows:
+        if row.get("correct") is False:
+            wrong.add(row["index"])
         groups.setdefault(row.get("eps"), []).append(row)
         status = str(row["status"])
         if row["index"] not in worst or _severity(status) > _severity(worst[row["index"]]):
             worst[row["index"]] = status
-    return Summary(
-        facts, tuple(_at(float(eps or 0), group) for eps, group in groups.items()), dict(Counter(worst.values()))
-    )
+    per_eps = tuple(_at(float(eps or 0), group) for eps, group in groups.items())
+    return Summary(facts, per_eps, dict(Counter(worst.values())), len(wrong))
+
+
+def counts_text(status: Mapping[str, int], misclassified: int) -> str:
+    """How many samples ended how, most first, and how many of them are misclassified, however they ended."""
+    counts = ", ".join(f"{n} {word}" for word, n in sorted(status.items(), key=lambda item: -item[1]))
+    return counts + (f"; {misclassified} misclassified" if misclassified else "")
 
 
 def _severity(status: str) -> int:
@@ -111,6 +121,7 @@ def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
         eps=eps,
         samples=len(rows),
         status=dict(Counter(str(row["status"]) for row in rows)),
+        misclassified=sum(row.get("correct") is False for row in rows),
         T_e=Statistic.of(_column(usable, "T_e")),
         T_e_corrected=Statistic.of(_column(usable, "T_e_corrected")),
         T_e_ball=Statistic.of(_column(usable, "T_e_ball")),
@@ -199,8 +210,7 @@ def _figures(statistic: Statistic, text: Callable[[float | None], str]) -> tuple
 
 def _notes(summary: Summary) -> Iterable[str]:
     for part in summary.per_eps:
-        counts = ", ".join(f"{n} {status}" for status, n in sorted(part.status.items(), key=lambda item: -item[1]))
-        yield f"eps {part.eps:.4g}, {part.samples} samples: {counts}."
+        yield f"eps {part.eps:.4g}, {part.samples} samples: {counts_text(part.status, part.misclassified)}."
     yield f"T_e, {Guarantee.FIRST_ORDER}: {Guarantee.FIRST_ORDER.meaning}."
     yield f"T'_e = c T_e, {Guarantee.CORRECTED}: {Guarantee.CORRECTED.meaning}."
     if any(part.T_e_ball.count for part in summary.per_eps):

@@ -261,7 +261,7 @@ def _joined(bound: Row, attack: dict[str, Cell]) -> Row:
     found, comparable, segments = cells.pop("found"), cells.pop("comparable"), cells.pop("segments", None)
     if segments is not None:
         cells["T_e_ball"] = max(_number(cells["T_e_ball"]), _number(segments))
-    if not found and cells["status"] in (Status.OK, Status.MISCLASSIFIED, Status.VACUOUS):
+    if not found and cells["status"] in (Status.OK, Status.VACUOUS):
         cells["status"] = Status.LABEL_CHANGED.value
     reached, rounding = cells["T_hat_e"], _number(cells["T_hat_floor"])
     if not comparable or reached is None or 0 < _number(reached) <= rounding:

@@ -172,10 +172,12 @@ class Bounded:
 
     def common(self, i: int) -> dict[str, Cell]:
         gap = self.subject.explained.gap
+        label, predicted = self.subject.batch.labels[i], int(self.subject.predicted[i])
         return {
             "index": self.subject.batch.indices[i],
-            "label": self.subject.batch.labels[i],
-            "predicted": int(self.subject.predicted[i]),
+            "label": label,
+            "predicted": predicted,
+            "correct": None if label is None else label == predicted,
             "target": int(self.subject.target[i]),
             "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
             "attribution": attribution_label(self.subject.config),
@@ -215,10 +217,7 @@ class Bounded:
         unsure = solution is not None and solution.status[i] in (SolverStatus.STEP_LIMIT, SolverStatus.ROUNDING)
         if unsure and self.subject.prover is None:  # what is proved does not hang on the first-order solver
             return Status.NOT_CONVERGED
-        if vacuous:
-            return Status.VACUOUS
-        label = self.subject.batch.labels[i]
-        return Status.OK if label is None or label == int(self.subject.predicted[i]) else Status.MISCLASSIFIED
+        return Status.VACUOUS if vacuous else Status.OK
 
     def solver_cells(self, i: int) -> dict[str, Cell]:
         """What the solver says of a sample, whatever eps is."""

@@ -195,13 +195,13 @@ class Certify:
 
     def common(self, i: int) -> dict[str, Cell]:
         label, predicted = self.batch.labels[i], int(self.logits[i].argmax())
-        right = label is None or label == predicted
         return {
             "index": self.batch.indices[i],
             "label": label,
             "predicted": predicted,
             "target": int(self.target[i]),
-            "status": (Status.OK if right else Status.MISCLASSIFIED).value,
+            "correct": None if label is None else label == predicted,
+            "status": Status.OK.value,
             "guarantee": self._guarantee().value,
             "attribution": attribution_label(self.config),
             "norm": "l2",

@@ -31,7 +31,7 @@ RANGES = {  # what the cells of a column can be: the ends of an interval, or all
     **dict.fromkeys(("radius_min", "C_lower", "eps", "threshold", "radius"), (0.0, math.inf)),
     "cosine": (-1.0, 1.0),
     "violated": ("True", "False"),
-    "status": ("ok", "misclassified", "vacuous", "abstained", "not-converged", "error:shape", "error:memory"),
+    "status": ("ok", "vacuous", "abstained", "not-converged", "error:shape", "error:memory"),
     "label_kept": ("both", "plus", "minus", "none"),
     "threshold_kind": ("deviation", "cosine-distance", "angle", "cosine"),
     "attack": ("top-k", "euclidean", "another"),
