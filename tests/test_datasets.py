@@ -263,7 +263,7 @@ def test_wide_integers_are_read_or_said_to_be_out_of_range(npz, dtype):
     ids=["inf", "-inf", "negative", "uint64", "huge", "long NaN", "short inf"],
 )
 def test_labels_that_no_class_can_have_are_refused_with_their_place(npz, labels):
-    with pytest.raises(DataError, match=r"labels of data\.npz must be class numbers .* at index \d"):
+    with pytest.raises(DataError, match=r"labels must be class numbers .*data\.npz has .* at index \d"):
         load(npz(images=pixels(3, 4, 4), labels=labels))
 
 
@@ -495,6 +495,10 @@ def test_a_folder_with_a_name_that_is_no_text_has_a_digest_and_images(tmp_path, 
     data = load(tmp_path)
     assert data.images[0][0].shape == (3, 4, 4)
     assert data.facts["dataset_sha256"].startswith("listing:")
+    data.images.paths[0].write_bytes(b"no picture any more")
+    with pytest.raises(SampleError) as caught:
+        data.images[0]
+    assert caught.value.message.encode()  # it can be written into a row
 
 
 def test_the_digest_of_a_folder_is_the_one_of_version_0_1(tmp_path):

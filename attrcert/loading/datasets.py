@@ -132,7 +132,8 @@ class FolderImages:
         try:
             picture = decoded(self.paths[index], self.mode, self.max_input)
         except AttrcertError as error:
-            raise SampleError(str(error), kind="unreadable") from error
+            text = str(error).encode(errors="backslashreplace").decode()  # rows are text, names of files need not be
+            raise SampleError(text, kind="unreadable") from error
         return as_image(picture, channels_last=True), self.labels[index]
 
 
@@ -238,7 +239,7 @@ def _labels(labels: np.ndarray, size: int, name: str) -> np.ndarray:
     wrong = ~((labels >= 0) & (labels <= MOST_CLASSES) & (labels == np.floor(labels)))  # NaN is nothing of that
     if wrong.any():
         came = labels[wrong.argmax()]
-        raise DataError(f"labels of {name} must be class numbers 0, 1, 2, ..., got {came} at index {wrong.argmax()}")
+        raise DataError(f"labels must be class numbers 0, 1, 2, ..., but {name} has {came} at index {wrong.argmax()}")
     return labels.astype(np.int64)
 
 
