@@ -871,7 +871,6 @@ def test_an_attack_refutes_the_bounds_in_its_own_row_and_in_those_of_other_attac
         ({}, {"identity": {"arch": "file.py:other"}}),
         ({}, {"identity": {"dataset_sha256": "other"}}),
         ({}, {"identity": {"softplus_beta": 5.0}}),
-        ({}, {"identity": {"ig_steps": 50}}),
         ({}, {"state": None, "g_norm": 1.01}),
         ({"state": None}, {"g_norm": 1.01}),
         ({"state": None}, {"predicted": 5, "g_norm": None}),
@@ -894,6 +893,22 @@ def test_an_unbounded_sample_is_not_refuted(tmp_path):
 )
 def test_without_manifests_rows_of_one_class_and_length_are_of_one_map(tmp_path, bound, attack):
     paths = bounded(tmp_path / "bounds.csv", **bound), attacked(tmp_path / "attacks.csv", g_norm=1.00001, **attack)
+    assert outcome(*paths, rule="max(T_e) <= 0.6") == "refuted"
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        {"checkpoint": "a copy"},
+        {"dataset": "a copy"},
+        {"limit": 9, "skip": 2},
+        {"seed": 7},
+        {"ig_steps": 50},
+        {"proved": True},
+    ],
+)
+def test_another_name_choice_of_samples_or_setting_of_the_run_does_not_make_another_map(tmp_path, identity):
+    paths = bounded(tmp_path / "bounds.csv"), attacked(tmp_path / "attacks.csv", identity)
     assert outcome(*paths, rule="max(T_e) <= 0.6") == "refuted"
 
 

@@ -27,10 +27,6 @@ ROUNDING = {"float32": 2e-6, "float64": 1e-13}
 SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
 MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
-MAP = (
-    "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
-    "loss_hessian", "target",
-)  # fmt: skip
 DATA = ("dataset_sha256", "resize", "crop", "channels")
 NAMES = {
     "checkpoint_sha256": "checkpoint",
@@ -171,22 +167,20 @@ def _identity(table: RunTable) -> Mapping[str, Any]:
 
 
 def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
-    """Whether two identities name one model, one attribution and one data set, by hash where both have one."""
+    """Whether two identities name one model and one data set, by hash where both have one."""
     smoothed = ("seed",) if "smooth" in str(ours.get("attribution")) else ()  # whose noise it fixes
-    for key in (*MODEL, *MAP, *DATA, *smoothed):
+    for key in (*MODEL, *DATA, *smoothed):
         name = key if ours.get(key) and theirs.get(key) else NAMES.get(key, key)
         if name in ours and name in theirs and ours[name] != theirs[name]:
             return False
-    return _factory(ours) == _factory(theirs)
-
-
-def _factory(identity: Mapping[str, Any]) -> str:
-    """What builds the network, without the file that it is in, which has a hash."""
-    return str(identity.get("arch")).rpartition(":")[2]
+    builders = {str(one["arch"]).rpartition(":")[2] for one in (ours, theirs) if "arch" in one}  # a file has a hash
+    return len(builders) < 2
 
 
 def _same_map(one: RunTable, here: int, other: RunTable, there: int, *, known: bool) -> bool:
-    """Whether two rows are not about different maps. Where manifests do not tell whether the model is the same, classes and |g| do."""
+    """Whether two rows are not about different maps: the attribution is told with its parameters. Where manifests do not tell whether
+    the model is the same, classes and |g| do.
+    """
     for name in ("attribution", "norm", "target", *(() if known else ("predicted", "label"))):
         ours, theirs = _cell(one, name, here), _cell(other, name, there)
         if ours is not None and theirs is not None and ours != theirs:
