@@ -83,7 +83,7 @@ WRITERS = {
     "report": ("report", "x.csv", "-o"),
     "report --plots": ("report", "x.csv", "-o", "r.html", "--plots"),
     "merge": ("merge", "x.csv", "-o"),
-    "gate --junit": ("gate", "x.csv", "--require", "mean(T_e) >= 0", "--junit"),
+    "gate --junit": ("gate", "x.csv", "--require", "mean(T_e) >= 1e-9", "--junit"),
     "smooth": ("smooth", "--limit", 1, "--samples", 50, "--out"),
     "smooth --png": ("smooth", "--limit", 1, "--samples", 50, "--out", "m.npz", "--png"),
 }
