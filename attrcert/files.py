@@ -68,6 +68,14 @@ def reason(error: Exception) -> str:
     return os.strerror(int(told[1])) if told else str(error)
 
 
+def read_text(path: Path) -> str:
+    """The text of a regular file: a pipe would be waited for, and a device has no end."""
+    mode = _mode(path, follow=True)
+    if mode is not None and not stat.S_ISREG(mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return path.read_text(encoding="utf-8")
+
+
 def write_whole(path: Path, write: Callable[[Path], object], *, hint: str = "") -> None:
     """`write` fills a file of a random name, which then takes the place of `path`, and is on the disk when this returns.
 

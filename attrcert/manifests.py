@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from attrcert.errors import FileError, ResumeError, UsageError
-from attrcert.files import reason
+from attrcert.files import read_text, reason
 from attrcert.schemas import SCHEMA, SETTINGS, differing, is_header, too_new
 
 RUNNING, REPLACING, COMPLETE = "running", "replacing", "complete"  # states that are looked for
@@ -111,9 +111,7 @@ def _has_our_header(path: Path) -> bool:
 def _loaded(beside: Path) -> Any:
     if not beside.exists():
         return None
-    if not beside.is_file():
-        raise ValueError("it is no file")
-    return json.loads(beside.read_text(encoding="utf-8"))
+    return json.loads(read_text(beside))
 
 
 def _is_manifest(found: Any) -> bool:

@@ -7,6 +7,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from reference.canned import Runs, canned_runs
 
 from attrcert import AttackConfig
 from attrcert.errors import ResumeError, UsageError
+from attrcert.reporting.array_files import Arrays
+from attrcert.reporting.gates import Gate, read_gate
 from attrcert.reporting.overviews import overview
 from attrcert.reporting.promises import broken
 from attrcert.reporting.runfiles import read_table
@@ -208,3 +211,32 @@ def test_a_damaged_file_is_read_or_refused_by_what_judges_it(begun, tmp_path, na
         except UsageError:
             refused += 1
     assert 5 < refused < 150
+
+
+RULES = b"""[gate]
+min_samples = 1
+max_incomplete = 0.5
+allow_refuted = true
+require = [{rule = "p95(T_c_deg[eps=0.1]) <= 15", name = "stable", reason = "shown"}, "fraction(status == vacuous) <= 1%"]
+max_regression = ["mean(T_c_deg) 5%"]
+waive = [{index = 3, reason = "mislabelled"}]
+"""
+
+
+@pytest.mark.parametrize("change", [flipped, truncated, inserted, dropped, doubled_line, shuffled_lines, other_cell])
+def test_a_damaged_configuration_of_a_gate_is_read_or_refused(tmp_path, change):
+    chance, path = random.Random(zlib.crc32(change.__name__.encode())), tmp_path / "attrcert.toml"
+    path.write_bytes(RULES)
+    assert read_gate(path)["min_samples"] == 1
+    for _ in range(150):
+        path.write_bytes(change(RULES, chance))
+        with suppress(UsageError):
+            Gate(**read_gate(path))
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for read in (read_gate, read_table, lambda path: Arrays(path, "deltas")):
+        with pytest.raises(UsageError, match="it is no"):
+            read(pipe)

@@ -18,6 +18,10 @@ class Arrays:
     """A safetensors file that attrcert wrote, read an array at a time."""
 
     def __init__(self, path: Path, mark: str) -> None:
+        if not path.is_file():
+            raise UsageError(
+                f"{path} cannot be read: " + ("it is no regular file" if path.exists() else "No such file")
+            )
         try:
             self._file: Any = cast(Any, safe_open(path, framework="np"))
             metadata = self._file.metadata() or {}
@@ -47,7 +51,7 @@ class Arrays:
         """As it is in the file."""
         try:
             return self._file.get_tensor(name)
-        except (SafetensorError, TypeError) as error:
+        except (SafetensorError, TypeError, KeyError, AttributeError) as error:  # kinds of numbers that numpy lacks
             raise UsageError(f"{name} cannot be read: {error}") from error
 
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from attrcert.columns import guarantees
 from attrcert.errors import UsageError
+from attrcert.files import read_text
 from attrcert.reporting.judgements import Refuting, judge_completeness, judge_promises, judge_rule
 from attrcert.reporting.refutations import EVIDENCE, Evidence
 from attrcert.reporting.regressions import judge_allowance, pair_up
@@ -193,7 +194,7 @@ def _compared(
 def read_gate(path: Path) -> dict[str, Any]:
     """The fields of a Gate that the table [gate] of a TOML file gives."""
     try:
-        whole = tomllib.loads(path.read_text(encoding="utf-8"))
+        whole = tomllib.loads(read_text(path))
     except OSError as error:
         raise UsageError(f"the configuration {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
