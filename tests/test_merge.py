@@ -1,7 +1,9 @@
 """Shards of a run are its samples once each, and their CSVs joined are the run's."""
 
 import csv
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -140,6 +142,24 @@ def test_merging_overwrites_nothing_unasked(shards, tmp_path):
     assert attrcert(*words).code == 2
     assert attrcert(*words, "--overwrite").code == 2  # not a file of attrcert's
     assert out.read_text() == "mine"
+
+
+def test_a_merge_that_a_full_disk_stopped_is_done_again(shards, tmp_path, monkeypatch):
+    def nearly_full(target: int, content: bytes) -> int:
+        if len(content) < 2000:  # the lock and the header
+            return write(target, content)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    write = os.write
+    words = ("merge", shards / "one.csv", shards / "two.csv", "--out", tmp_path / "m.csv")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", nearly_full)
+        done = attrcert(*words)
+    assert done.code == 74
+    assert "No space left on device" in done.said
+    assert "merge again, with --overwrite" in done.said
+    assert attrcert(*words, "--overwrite").code == 0
+    assert rows_of(tmp_path / "m.csv") == rows_of(shards / "whole.csv")
 
 
 ATTACK = ("attack", "--limit", 3, "--batch-size", 1, "--steps", 2, "--random-draws", 3, "--restarts", 0, "--quiet")

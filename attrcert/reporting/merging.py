@@ -9,7 +9,7 @@ from typing import Any
 
 from attrcert.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.columns import Column, Row
-from attrcert.errors import UsageError
+from attrcert.errors import FileError, UsageError
 from attrcert.files import check_target, remove
 from attrcert.locks import Lock
 from attrcert.manifests import COMPLETE, OWN, SIZES
@@ -52,6 +52,15 @@ class Merged:
         )  # a report would take it for this run's
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
             check_replaceable(homes[kind], kind, overwrite=overwrite)
+        try:
+            self._write(path, homes, stale=stale, overwrite=overwrite)
+        except FileError as error:
+            raise FileError(
+                error.message, hint="the files to join are as they were; merge again, with --overwrite if need be"
+            ) from error
+        return {kind: homes[kind] for kind in self.arrays}
+
+    def _write(self, path: Path, homes: Mapping[str, Path], *, stale: bool, overwrite: bool) -> None:
         with ExitStack() as held:
             for kind in self.arrays:
                 held.enter_context(Lock(homes[kind]))
@@ -65,7 +74,6 @@ class Merged:
             file.append(self.rows)
             named = {"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {}
             file.write_manifest({**self.facts, **named}, state="incomplete" if self.missing else COMPLETE)
-        return {kind: homes[kind] for kind in self.arrays}
 
 
 def merge(paths: Sequence[Path]) -> Merged:
