@@ -20,9 +20,9 @@ DEVIATIONS = ("T_e", "T_e_corrected", "T_e_ball", "T_e_label", "T_proved", "T_e_
 ANGLES = ("T_c_deg", "T_c_corrected_deg", "angle_proved_deg")
 INVERTED = "eps_max"  # the size of a ball in which a threshold is kept
 EVIDENCE = (  # columns that are read beside the judged ones
-    "T_hat_e", "T_hat_c_deg", "violated", "violated_proved", "g_norm", "label", "predicted", "target",
+    "T_hat_e", "T_hat_c_deg", "T_hat_floor", "violated", "violated_proved", "g_norm", "label", "predicted", "target",
 )  # fmt: skip
-# what rounding alone may make of the difference of two maps, relative to their length: as `violated` has it
+# what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
 ROUNDING = {"float32": 2e-6, "float64": 1e-13}
 SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
@@ -73,7 +73,9 @@ class _Claim:
 
 @dataclass(frozen=True)
 class _Reached:
-    """How far an attack of that size moved and turned the map of a sample; `rounding` and `length` say what of it may be none."""
+    """How far an attack of that size moved and turned the map of a sample, and what of that rounding may have done, relative to the
+    map's `length`.
+    """
 
     source: str
     attack: str
@@ -122,12 +124,14 @@ class _Attacks:
         found: dict[int, list[_Reached]] = {}
         if "T_hat_e" not in cells:
             return {}
-        rounding = ROUNDING.get(str(_identity(self.table).get("dtype")), ROUNDING["float32"])
+        usual = ROUNDING.get(str(_identity(self.table).get("dtype")), ROUNDING["float32"])
         for place in range(len(self.table)):
             moved, size = cells["T_hat_e"][place], _cell(self.table, "eps", place)
             if moved is None or size is None or not self._comparable(place):
                 continue
-            turned, length = (_cell(self.table, name, place) for name in ("T_hat_c_deg", "g_norm"))
+            turned, length, floor = (
+                _cell(self.table, name, place) for name in ("T_hat_c_deg", "g_norm", "T_hat_floor")
+            )
             one = _Reached(
                 source=self.table.name,
                 attack=str(_cell(self.table, "attack", place) or "attack"),
@@ -135,7 +139,7 @@ class _Attacks:
                 place=place,
                 moved=float(moved),
                 turned=None if turned is None else float(turned),
-                rounding=rounding,
+                rounding=float(floor) / float(length) if floor and length else usual,
                 length=float(length or 0),
             )
             found.setdefault(int(cells["index"][place] or 0), []).append(one)
