@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text()
 SCRIPT = """
 attrcert bound fashion-$1 --limit 16 --out bounds.csv --quiet > bounds.txt || exit 10
 attrcert attack fashion-$1 --limit 8 --steps 5 --out attacks.csv --save-deltas attacks.safetensors --quiet > attacks.txt || exit 11
-attrcert gate bounds.csv attacks.csv --require "p95(T_c_deg) <= 15" --junit gate.xml > gate.txt && verdict=0 || verdict=$?
+attrcert gate bounds.csv attacks.csv --require "p95(T_c_deg) <= 15" --allow-refuted --junit gate.xml > gate.txt && verdict=0 || verdict=$?
 attrcert report bounds.csv attacks.csv -o report.html 2> report.txt || exit 12
 exit $verdict
 """
@@ -53,6 +53,16 @@ def test_a_rule_separates_the_natural_from_the_adversarially_trained_model(pipel
     for folder, _ in pipelines.values():
         assert (folder / "report.html").stat().st_size > 100_000
         assert (folder / "gate.xml").exists()
+
+
+def test_the_rule_does_not_pass_where_attacks_exceeded_its_figures_unless_that_is_allowed(pipelines):
+    rules = {"T_c_deg": ("refuted", 1), "T_hat_c_deg": ("passed", 0)}
+    for column, (outcome, code) in rules.items():
+        done = shell(
+            f"attrcert gate bounds.csv attacks.csv --require 'p95({column}) <= 15'", pipelines["adversarial"][0]
+        )
+        assert (done.returncode, f"Gate: {outcome}" in done.stdout) == (code, True), done.stdout
+    assert "attacks exceeded T_c_deg on" in (pipelines["adversarial"][0] / "gate.txt").read_text()
 
 
 @pytest.mark.parametrize(("new", "old", "code"), [("natural", "adversarial", 1), ("adversarial", "natural", 0)])
