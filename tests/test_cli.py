@@ -268,7 +268,19 @@ def test_quiet_leaves_stderr_empty(bound, bound_of):
 
 # rows
 
-COMMON = {"index", "label", "predicted", "target", "status", "guarantee", "attribution", "norm", "eps", "g_norm"}
+COMMON = {
+    "index",
+    "label",
+    "predicted",
+    "target",
+    "correct",
+    "status",
+    "guarantee",
+    "attribution",
+    "norm",
+    "eps",
+    "g_norm",
+}
 MEASURED = {"T_e", "T_e_attained", "c", "T_e_corrected", "T_c_deg", "T_c_corrected_deg", "eta", "eta_random", "failure"}
 LABEL = {"margin_radius", "margin_classes", "label_kept", "label_kept_linearised"}
 SOLVER = {"solver_status", "steps", "residual"}
@@ -662,10 +674,10 @@ def test_too_few_steps_are_not_converged_and_incomplete(bound):
 def out_of_memory_above(most: int, raised: Callable[[], None]) -> Callable:
     real = evaluate.explain
 
-    def limited(classifier, batch, logits, config, prover):
+    def limited(classifier, batch, *how):
         if len(batch.indices) > most:
             raised()
-        return real(classifier, batch, logits, config, prover)
+        return real(classifier, batch, *how)
 
     return limited
 
@@ -725,7 +737,7 @@ def test_out_holds_the_rows_of_stdout_and_a_manifest_that_tells_the_run(bound, w
     done = bound("--out", out, "--eps", "0.1,8/255", "--seed", 5)
     assert out.read_text() == done.out
     manifest = json.loads((tmp_path / "out.csv.json").read_text())
-    assert (manifest["schema"], manifest["command"], manifest["state"]) == (1, "bound", "complete")
+    assert (manifest["schema"], manifest["command"], manifest["state"]) == (2, "bound", "complete")
     assert (manifest["rows"], sum(manifest["status"].values())) == (40, 40)
     assert manifest["device"] in ("cpu", "cuda")
     assert {"python", "torch", "torchvision", "numpy", "scipy", "attrcert"} <= set(manifest["versions"])

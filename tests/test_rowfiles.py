@@ -79,7 +79,7 @@ def test_the_file_of_an_attack_with_two_attacks_keeps_every_row_when_it_is_resum
         assert list(attack.rows(finished=again.finished, warn=pytest.fail)) == []
         again.write_manifest(attack.environment())
     assert path.read_bytes() == before
-    assert attrcert("gate", path, "--require", "mean(T_e) >= 1e-9").code == 0
+    assert attrcert("gate", path, "--require", "mean(T_hat_e) >= 1e-9").code == 0
 
 
 def test_a_file_of_rows_cannot_be_opened_without_saying_what_its_rows_are(path):

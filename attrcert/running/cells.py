@@ -53,9 +53,14 @@ class Subject:
         """For rounding, where it is not measured."""
         return network_rounding(self.config, self.f.beta) if self.other is None else None
 
-    @property
+    @cached_property
     def predicted(self) -> Int64[Tensor, " b"]:
         return self.logits.argmax(dim=1)
+
+    @cached_property
+    def lengths(self) -> list[float]:
+        """|g(x)|_2 of each sample."""
+        return self.explained.value.double().norm(dim=1).tolist()
 
     @property
     def attribution(self) -> Attribution:
@@ -87,7 +92,8 @@ class Subject:
         """What rounding takes of the attribution and its Jacobian; None where the network does not run in float64."""
         if self.other is None:
             return None
-        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)
+        # twice as many bytes each: half of what is differentiated together
+        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 4)
         attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
         measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
         at_once = max(1, points // getattr(attribution, "points", 1))
@@ -172,23 +178,23 @@ class Bounded:
 
     def common(self, i: int) -> dict[str, Cell]:
         gap = self.subject.explained.gap
-        label, predicted = self.subject.batch.labels[i], int(self.subject.predicted[i])
+        label, predicted = self.subject.batch.labels[i], self._classes[0][i]
         return {
             "index": self.subject.batch.indices[i],
             "label": label,
             "predicted": predicted,
             "correct": None if label is None else label == predicted,
-            "target": int(self.subject.target[i]),
+            "target": self._classes[1][i],
             "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
             "attribution": attribution_label(self.subject.config),
             "norm": str(self.subject.config.delta_norm),
-            "g_norm": float(self.subject.explained.value[i].double().norm()),
+            "g_norm": self.subject.lengths[i],
             "completeness_gap": None if gap is None else float(gap[i]),
             "failure": self.worst.failure,
         }
 
     def _deviation(self, i: int, eps: float, measured: Linearity) -> dict[str, Cell]:
-        length = float(self.subject.explained.value[i].double().norm())
+        length = self.subject.lengths[i]
         T_e = eps * float(self.worst.upper[i])
         c = float(measured.c[i])
         corrected = c * T_e if c < float("inf") else None
@@ -208,12 +214,19 @@ class Bounded:
             "eta_random": None if measured.eta_random is None else float(measured.eta_random[i]),
         }
 
-    def _winner(self, i: int) -> FirstOrder:
+    @cached_property
+    def _classes(self) -> tuple[list[int], list[int]]:
+        """The predicted and the explained one of each sample."""
+        return self.subject.predicted.tolist(), self.subject.target.tolist()
+
+    @cached_property
+    def _winners(self) -> list[FirstOrder]:
         """Whose upper bound is the smallest: it speaks for the sample."""
-        return min(self.found, key=lambda found: float(found.upper[i]))
+        places = torch.stack([found.upper for found in self.found]).argmin(dim=0)
+        return [self.found[place] for place in places.tolist()]
 
     def status(self, i: int, *, vacuous: bool) -> Status:
-        solution = self._winner(i).solution
+        solution = self._winners[i].solution
         unsure = solution is not None and solution.status[i] in (SolverStatus.STEP_LIMIT, SolverStatus.ROUNDING)
         if unsure and self.subject.prover is None:  # what is proved does not hang on the first-order solver
             return Status.NOT_CONVERGED
@@ -221,7 +234,7 @@ class Bounded:
 
     def solver_cells(self, i: int) -> dict[str, Cell]:
         """What the solver says of a sample, whatever eps is."""
-        winner = self._winner(i)
+        winner = self._winners[i]
         solution, linf = winner.solution, self.subject.config.delta_norm.kind is NormKind.LINF
         cells: dict[str, Cell] = {"linf_method": winner.method} if linf else {}
         if solution is None:
