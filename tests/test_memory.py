@@ -230,9 +230,12 @@ def test_a_worker_does_not_try_again_what_did_not_fit():
     run = open_run(ModelSpec(), DataSpec(limit=16), BoundConfig(), RunOptions(batch_size=8, chunk=8))
     batches = run.open_batches((), 8)
     warnings: list[str] = []
-    with Limited(float("inf")) as roomy:
-        run.batch(batches[0], save=None, warn=warnings.append)
-    with Limited(0.75 * roomy.peak) as tight:
+    peaks = []
+    for batch in (batches[0], batches[0][:4]):
+        with Limited(float("inf")) as roomy:
+            run.batch(batch, save=None, warn=warnings.append)
+        peaks.append(roomy.peak)
+    with Limited(sum(peaks) / 2) as tight:  # room for half a batch, not for a whole one
         for batch in batches:
             run.batch(batch, save=None, warn=warnings.append)
     assert tight.refusals == 1
