@@ -58,12 +58,26 @@ class Linearisation:
 
 
 def linearise(
-    change: Change, J: LinearMap, worst: FirstOrder, *, norm: Norm, draws: Draws, random: int
+    change: Change,
+    J: LinearMap,
+    worst: FirstOrder,
+    *,
+    norm: Norm,
+    draws: Draws,
+    random: int,
+    known: tuple[Float[Tensor, "b n"], Float[Tensor, "b m"]] | None = None,
 ) -> Linearisation:
-    """Products with the worst direction and with `random` directions on the norm's unit sphere serve every eps."""
-    units = on_sphere(draws.normal("eta", random, J.shape[2], like=J), norm)
-    pairs = tuple((units[:, i], J.matvec(units[:, i])) for i in range(random))
-    return Linearisation(change, worst, J.matvec(worst.direction), pairs)
+    """Products with the worst direction and with `random` directions on the norm's unit sphere serve every eps.
+
+    `known` is a normal vector whose product is known already: but for linf it is the first of them.
+    """
+    pairs = []
+    if known is not None and random and norm.p != torch.inf:
+        length = known[0].norm(p=norm.p, dim=1, keepdim=True)
+        pairs.append((known[0] / length, known[1] / length))
+    units = on_sphere(draws.normal("eta", random - len(pairs), J.shape[2], like=J), norm)
+    pairs += [(unit, J.matvec(unit)) for unit in units.unbind(dim=1)]
+    return Linearisation(change, worst, J.matvec(worst.direction), tuple(pairs))
 
 
 def _norm(z: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:

@@ -92,8 +92,7 @@ class Subject:
         """What rounding takes of the attribution and its Jacobian; None where the network does not run in float64."""
         if self.other is None:
             return None
-        # twice as many bytes each: half of what is differentiated together
-        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 4)
+        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)  # of twice as many bytes each
         attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
         measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
         at_once = max(1, points // getattr(attribution, "points", 1))
@@ -147,7 +146,13 @@ def bound_all(subject: Subject) -> "Bounded":
     if config.label_constraint != "off":
         near = margins(subject.f, subject.batch.images, subject.logits, config.margin_classes)
     linearisation = linearise(
-        subject.change, J, worst, norm=config.delta_norm, draws=subject.draws, random=config.eta_draws
+        subject.change,
+        J,
+        worst,
+        norm=config.delta_norm,
+        draws=subject.draws,
+        random=config.eta_draws,
+        known=subject.probe,
     )
     return Bounded(subject, found, worst, linearisation, near)
 

@@ -3,9 +3,10 @@
 In float32 the other network is the same in float64. In float64 it is one whose weights are off by 2^-40 of themselves, at random: what
 that changes, times 2^-13, is about what rounding (2^-53) changes, and eight times that is taken.
 
-With E the difference of the two Jacobians, E w is seen at a normal vector w, and E^T u at u = E w / |E w|. |E w| is about the Frobenius
-norm of E, and where one direction dominates E, |E^T u| is its norm. Three times the larger of both is taken for |E|_2, and the upper ends
-are enlarged by it. It is a measurement, not a bound: an E that has many directions, of which w missed the largest, can be larger.
+With E the difference of the two Jacobians, E w is seen at a normal vector w; |E w| is about the Frobenius norm of E. Where it is more
+than next to nothing (2e-6 of |J w|), E^T u is seen too, u = E w / |E w|, which is the norm of E where one direction dominates it. Three
+times the largest of these is taken for |E|_2, and the upper ends are enlarged by it. It is a measurement, not a bound: an E whose
+largest direction w has missed can be larger.
 """
 
 from copy import deepcopy
@@ -20,6 +21,7 @@ from attrcert.loading.classifier import Classifier
 from attrcert.types import Attribution, LinearMap
 
 SAFETY = 3.0
+LITTLE = 2e-6  # of |J w|
 APART = 2.0**-40  # of the weights, in float64
 SHARE = 8 * 2.0**-13
 
@@ -79,15 +81,19 @@ class Measured:
     ) -> Rounding:
         """The same computed otherwise, `at_once` samples at a time."""
 
+        little = LITTLE * self.image.double().norm(dim=1)
+
         def part(rows: Int64[Tensor, " rows"]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
             exact = attribution.explain(other.f, x[rows].double(), classes[rows], draws.select(rows))
             off = self.image[rows].double() - exact.jacobian.matvec(self.w[rows].double())
-            unit = torch.nn.functional.normalize(off, dim=1).to(x.dtype)
-            value = (self.value[rows].double() - exact.value).norm(dim=1)
-            return value, off.norm(dim=1), unit, exact.jacobian.rmatvec(unit.double())
+            much = off.norm(dim=1) > little[rows]
+            unit = (torch.nn.functional.normalize(off, dim=1) * much[:, None]).to(x.dtype)
+            back = exact.jacobian.rmatvec(unit.double()) if much.any() else torch.zeros_like(off)
+            return (self.value[rows].double() - exact.value).norm(dim=1), off.norm(dim=1), unit, back
 
         parts = [part(rows) for rows in torch.arange(len(x), device=x.device).split(at_once)]
         values, products, units, backs = (torch.cat(column) for column in zip(*parts, strict=True))
-        along = (self.J.rmatvec(units).double() - backs).norm(dim=1)
-        product = SAFETY * other.share * torch.maximum(products, along)
-        return Rounding((other.share * values).cpu(), product.cpu())
+        most = torch.maximum(products, little)
+        if units.any():
+            most = torch.maximum(most, (self.J.rmatvec(units).double() - backs).norm(dim=1))
+        return Rounding((other.share * values).cpu(), (SAFETY * other.share * most).cpu())
