@@ -12,6 +12,7 @@ class AttrcertError(Exception):
     """A message for the user, a hint what to do, and the command line's exit code."""
 
     exit_code = 3
+    in_lines = False  # whether line breaks in its message are ours
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterable
 
 _FORMULA = re.compile(r"'*[=+\-@]")  # what a spreadsheet computes, and what stands for it here
-_OURS = "\n  "  # the line break of our own messages: what others wrote can add no line that begins like one of ours
+_OURS = "\n  "  # the line break of our own messages
 
 
 def printable(text: str) -> str:
@@ -19,7 +19,7 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same where our own line breaks, each followed by two blanks, stay."""
+    """The same for a text of ours, whose line breaks, each followed by two blanks, stay; others' words in it are printable already."""
     return _OURS.join(printable(line) for line in text.split(_OURS))
 
 

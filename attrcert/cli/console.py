@@ -3,7 +3,7 @@
 import sys
 from typing import Any
 
-from attrcert.foreign import printable_lines
+from attrcert.foreign import printable, printable_lines
 
 
 def stdout() -> Any:
@@ -25,7 +25,16 @@ def put(result: str) -> None:
 
 
 def talk(message: str, *, style: str = "") -> None:
-    """A line, and below it those that the message sets apart; what others wrote can begin none."""
+    """A line: what others wrote can begin none."""
+    _say(printable(message), style)
+
+
+def talk_lines(message: str, *, style: str = "") -> None:
+    """A line, and below it those that a message of ours sets apart."""
+    _say(printable_lines(message), style)
+
+
+def _say(text: str, style: str) -> None:
     from rich.text import Text
 
-    stderr().print(Text(printable_lines(message), style=style))
+    stderr().print(Text(text, style=style))

@@ -8,7 +8,7 @@ import traceback as tracebacks
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import talk, talk_lines
 from attrcert.errors import AttrcertError, FileError, UnexpectedError, told
 from attrcert.foreign import shell
 
@@ -56,7 +56,7 @@ def _tell(error: AttrcertError, trace: str, *, traceback: bool) -> None:
     if traceback or (isinstance(error, UnexpectedError) and not kept):
         for line in trace.splitlines():
             talk(line)
-    talk(f"error: {error.message}", style="bold red")
+    (talk_lines if error.in_lines else talk)(f"error: {error.message}", style="bold red")
     if error.hint:
         talk(f"hint: {error.hint}")
     if isinstance(error, UnexpectedError):

@@ -26,7 +26,9 @@ def merge(
     if any(file.resolve() == out.resolve() for file in files):
         raise UsageError(f"{out} is one of the files to join", hint="choose another --out")
     merged = join(files)
-    beside = merged.write(out, overwrite=overwrite)
+    beside, notes = merged.write(out, overwrite=overwrite)
+    for note in notes:
+        talk(f"warning: {note}", style="yellow")
     talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")
     for kind, file in beside.items():
         talk(f"{file}: {kind}, {len(merged.arrays[kind])} arrays")

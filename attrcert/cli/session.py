@@ -227,7 +227,8 @@ def _say_how_to_resume(file: "RowFile | None", total: int) -> None:
     command = shell(
         ["attrcert", *[word for word in sys.argv[1:] if word not in ("--resume", "--overwrite")], "--resume"]
     )
-    talk(f"interrupted: {len(file.finished)} of {total} samples are in {file.path}. Go on with:\n  {command}")
+    talk(f"interrupted: {len(file.finished)} of {total} samples are in {file.path}. Go on with:")
+    talk(f"  {command}")
 
 
 @contextmanager

@@ -57,7 +57,7 @@ def smooth(
     if len(config.spread) > 1:
         raise UsageError(f"smooth takes one radius or sigma, got {len(config.spread)}")
 
-    from attrcert.running.heatmaps import holds_maps, write_maps, write_pictures
+    from attrcert.running.heatmaps import check_pictures, holds_maps, write_maps, write_pictures
     from attrcert.running.runs import open_run
 
     if out.exists() and not holds_maps(out):
@@ -68,7 +68,10 @@ def smooth(
     with Lock(out) as lock:
         if lock.note:
             talk(f"warning: {lock.note}", style="yellow")
-        maps, failed = write_maps(open_run(model.spec(checkpoint, data.max_input), spec, config, run.options()), out)
+        opened = open_run(model.spec(checkpoint, data.max_input), spec, config, run.options())
+        if png is not None:
+            check_pictures(png, opened.data.indices)
+        maps, failed = write_maps(opened, out)
     talk(f"{len(maps['index'])} maps in {out}")
     if png is not None:
         write_pictures(maps, png)

@@ -151,11 +151,12 @@ def _network(
     its_own = described.get("attrcert.arch", arch) == arch
     theirs = metadata.arguments(described, name) if its_own and not spec.arch_args else {}
     arguments = theirs or spec.arch_args
-    if (spec.arch and not theirs) or not is_safe_to_name(arch):
+    if not theirs and (spec.arch or not is_safe_to_name(arch)):
         return arch, arguments, build(arch, arguments)
     # first without memory, which shows what size it is; a few torchvision models can only be built for real
-    with suppress(ModelError), metadata.justified_by(weights, name), torch.device("meta"):
-        build(arch, arguments)
+    if is_safe_to_name(arch):
+        with suppress(ModelError), metadata.justified_by(weights, name), torch.device("meta"):
+            build(arch, arguments)
     with metadata.justified_by(weights, name):
         return arch, arguments, build(arch, arguments)
 

@@ -201,7 +201,9 @@ def read_gate(path: Path) -> dict[str, Any]:
         raise UsageError(f"the configuration {path} is not TOML: {error}") from error
     table = whole.get("gate")
     if not isinstance(table, dict):
-        raise UsageError(f"{path} must have a table [gate]", hint='[gate]\n  require = ["p95(T_c_deg) <= 30"]')
+        raise UsageError(
+            f"{path} must have a table [gate]", hint='e.g. [gate], and below it require = ["p95(T_c_deg) <= 30"]'
+        )
     known = [one.name for one in fields(Gate)]
     for key in table:
         if key not in known:

@@ -9,7 +9,7 @@ from attrcert.errors import UsageError
 from attrcert.reporting.possibilities import check_can_fail
 from attrcert.reporting.promises import exceeded
 from attrcert.reporting.refutations import Evidence, Refutation
-from attrcert.reporting.rules import Figure, Rule, RuleError
+from attrcert.reporting.rules import Figure, Rule
 from attrcert.reporting.runfiles import RunTable
 from attrcert.reporting.selections import Selection, applies, complies, no_run_has, select, statistic
 from attrcert.reporting.verdicts import WORST, Judgement, Observation, Outcome, gravest
@@ -82,7 +82,7 @@ def judge_rule(
 def check_enough(selection: Selection, least: int) -> None:
     if len(selection) < least:
         where = f"{selection.run}{f' at {selection.case}' if selection.case else ''}"
-        raise RuleError(f"min-samples asks for {least} samples, and {where} has {len(selection)} with the figure")
+        raise UsageError(f"min-samples asks for {least} samples, and {where} has {len(selection)} with the figure")
 
 
 def _observed(rule: Rule, selection: Selection, refuted: Refuted) -> Observation:

@@ -41,9 +41,9 @@ class Merged:
     def samples(self) -> int:
         return len({row["index"] for row in self.rows})
 
-    def write(self, path: Path, *, overwrite: bool) -> dict[str, Path]:
-        """A CSV and a manifest that a run with the same settings, but without --shard, can resume, and the arrays beside them, whose files
-        are returned by what they hold.
+    def write(self, path: Path, *, overwrite: bool) -> tuple[dict[str, Path], list[str]]:
+        """A CSV and a manifest that a run with the same settings, but without --shard, can resume, and the arrays beside them. Returns the
+        arrays' files by what they hold, and what there is to know of the writing.
         """
         homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
         check_target(path)
@@ -53,17 +53,16 @@ class Merged:
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
             check_replaceable(homes[kind], kind, overwrite=overwrite)
         try:
-            self._write(path, homes, stale=stale, overwrite=overwrite)
+            notes = self._write(path, homes, stale=stale, overwrite=overwrite)
         except FileError as error:
             raise FileError(
                 error.message, hint="the files to join are as they were; merge again, with --overwrite if need be"
             ) from error
-        return {kind: homes[kind] for kind in self.arrays}
+        return {kind: homes[kind] for kind in self.arrays}, notes
 
-    def _write(self, path: Path, homes: Mapping[str, Path], *, stale: bool, overwrite: bool) -> None:
+    def _write(self, path: Path, homes: Mapping[str, Path], *, stale: bool, overwrite: bool) -> list[str]:
         with ExitStack() as held:
-            for kind in self.arrays:
-                held.enter_context(Lock(homes[kind]))
+            locks = [held.enter_context(Lock(homes[kind])) for kind in self.arrays]
             file = held.enter_context(
                 RowFile(path, self.command, self.identity, columns=self.columns, cases=({},), overwrite=overwrite)
             )
@@ -74,6 +73,7 @@ class Merged:
             file.append(self.rows)
             named = {"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {}
             file.write_manifest({**self.facts, **named}, state="incomplete" if self.missing else COMPLETE)
+            return [*(lock.note for lock in locks if lock.note), *file.notes]
 
 
 def merge(paths: Sequence[Path]) -> Merged:

@@ -18,6 +18,7 @@ from fractions import Fraction
 from typing import TypeVar
 
 from attrcert.errors import UsageError
+from attrcert.foreign import printable
 from attrcert.vocabulary import nearest
 
 NUMERIC = ("mean", "median", "min", "max", "std")
@@ -42,10 +43,12 @@ _TOKENS = re.compile(
 class RuleError(UsageError):
     """A rule cannot be read, or cannot be judged on the rows that there are."""
 
+    in_lines = True
+
 
 def rule_error(rule: str, what: str, place: int, hint: str) -> RuleError:
     """With the rule and a mark below the place."""
-    return RuleError(f"{what}, at character {place + 1} of the rule:\n  {rule}\n  {' ' * place}^", hint=hint)
+    return RuleError(f"{what}, at character {place + 1} of the rule:\n  {printable(rule)}\n  {' ' * place}^", hint=hint)
 
 
 @dataclass(frozen=True)

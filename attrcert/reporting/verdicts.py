@@ -6,6 +6,7 @@ from enum import StrEnum
 from math import inf
 
 from attrcert.errors import UsageError
+from attrcert.foreign import printable
 from attrcert.reporting.refutations import Refutation
 from attrcert.reporting.runfiles import RunTable, Warned
 
@@ -147,4 +148,10 @@ def attempt(name: str, demand: str, reason: str, judge: Callable[[], Judgement])
 def refused(name: str, demand: str, reason: str, error: UsageError) -> Judgement:
     """What cannot be judged, and why."""
     hint = f"\nhint: {error.hint}" if error.hint else ""
-    return Judgement(name, demand, Outcome.ERROR, reason, message=error.message + hint)
+    return Judgement(
+        name,
+        demand,
+        Outcome.ERROR,
+        reason,
+        message=(error.message if error.in_lines else printable(error.message)) + hint,
+    )

@@ -103,7 +103,9 @@ def _is_something_else(parts: Path) -> bool:
         there = os.lstat(parts).st_mode
     except OSError:
         return False
-    return not stat.S_ISDIR(there) or not all(name.endswith(ENDS) for name in os.listdir(parts))
+    return not stat.S_ISDIR(there) or not all(
+        name.endswith(ENDS) and stat.S_ISREG(os.lstat(parts / name).st_mode) for name in os.listdir(parts)
+    )
 
 
 def _is_ours(path: Path) -> bool:

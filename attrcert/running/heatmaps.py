@@ -1,6 +1,7 @@
 """Smoothed attributions as files: one .npz, and pictures of each map beside its input."""
 
 import zipfile
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
-from attrcert.files import make_folder, write_whole
+from attrcert.errors import UsageError
+from attrcert.files import check_target, make_folder, write_whole
 from attrcert.pictures import coloured, grey_or_colour, picture
 from attrcert.running.config import SmoothConfig
 from attrcert.running.evaluate import Failed, picked, read, unusable
@@ -19,6 +22,7 @@ from attrcert.running.smoothing import Certify
 
 SCALE = 8  # picture pixels per image pixel, for small images
 LARGE = 128
+PICTURE, BEGINNING = "attrcert smooth", 4096  # in every picture, within so many bytes: only those are replaced
 
 
 def write_maps(run: Run, path: Path) -> tuple[dict[str, Any], list[Failed]]:
@@ -94,4 +98,19 @@ def write_pictures(maps: dict[str, Any], folder: Path) -> None:
         drawn = picture(both)
         if max(image.shape[1:]) < LARGE:
             drawn = drawn.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.NEAREST)
-        write_whole(folder / f"{index}.png", partial(drawn.save, format="PNG"))
+        write_whole(folder / f"{index}.png", partial(drawn.save, format="PNG", pnginfo=_marked()))
+
+
+def check_pictures(folder: Path, indices: Iterable[int]) -> None:
+    """Pictures replace pictures of ours, and nothing else."""
+    for index in indices:
+        path = folder / f"{index}.png"
+        check_target(path)
+        if path.exists() and PICTURE.encode() not in path.read_bytes()[:BEGINNING]:
+            raise UsageError(f"{path} exists and is not a picture that attrcert drew", hint="choose another --png")
+
+
+def _marked() -> PngInfo:
+    info = PngInfo()
+    info.add_text("Software", PICTURE)
+    return info

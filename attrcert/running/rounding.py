@@ -87,7 +87,8 @@ class Measured:
             exact = attribution.explain(other.f, x[rows].double(), classes[rows], draws.select(rows))
             off = self.image[rows].double() - exact.jacobian.matvec(self.w[rows].double())
             much = off.norm(dim=1) > little[rows]
-            unit = (torch.nn.functional.normalize(off, dim=1) * much[:, None]).to(x.dtype)
+            tiny = torch.finfo(off.dtype).tiny
+            unit = (off / off.norm(dim=1, keepdim=True).clamp_min(tiny) * much[:, None]).to(x.dtype)
             back = exact.jacobian.rmatvec(unit.double()) if much.any() else torch.zeros_like(off)
             return (self.value[rows].double() - exact.value).norm(dim=1), off.norm(dim=1), unit, back
 

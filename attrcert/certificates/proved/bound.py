@@ -68,18 +68,19 @@ def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
 class ProvedBound:
     """`upper` >= |g(x + delta) - g(x)|_2 for every delta of the ball, by `method`; `value` is g(x).
 
-    `upper` is infinite where the arithmetic overflowed. `rounding` is what float64 may take of second derivatives, relative.
+    `upper` is infinite where the arithmetic overflowed. `rounding` is what float64 may take of second derivatives, relative; `off` of g(x).
     """
 
     upper: Float[Tensor, " b"]
     value: Float[Tensor, "b d"]
     method: tuple[str, ...]
     rounding: Float[Tensor, " b"]
+    off: Float[Tensor, " b"]
 
     @property
     def length(self) -> Float[Tensor, " b"]:
-        """|g(x)|_2."""
-        return length(self.value)
+        """At most |g(x)|_2, by no more than rounding."""
+        return (length(self.value) - self.off).clamp_min(0.0)
 
     def at_most(self, other: "ProvedBound") -> "ProvedBound":
         """The smaller of two bounds that both hold."""
@@ -99,18 +100,20 @@ class Sums:
     errors: Float[Tensor, " b"]
     each: Float[Tensor, "b d"]
     rounding: Float[Tensor, " b"]
+    off: Float[Tensor, "b d"]
 
     def bound(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws) -> ProvedBound:
         if D is None:
             secant, boxes = self.reach.whole(self.M, draws) + self.errors, length(self.each)
         else:
-            second = self.reach.entries(self.each)
+            second = self.reach.entries(self.each) + self.reach.entries(self.off)
             secant = self.reach.whole(torch.diag_embed(mean) + D[:, :, None] * self.M, draws) + self.errors + second
             boxes = length(D * self.each) + self.reach.entries(mean) + second
         secant, boxes = (part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes))
         method = tuple("secant" if better else "interval" for better in (secant <= boxes).tolist())
         upper = torch.minimum(secant, boxes) * (1 + SLACK)
-        return ProvedBound(upper, mean if D is None else D * mean, method, self.rounding)
+        value, off = (part if D is None else D * part for part in (mean, self.off))
+        return ProvedBound(upper, value, method, self.rounding, length(off))
 
 
 def proved_bounds(
@@ -124,7 +127,8 @@ def proved_bounds(
     x = nodes.points[0].flatten(1)
     mean, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
     sums = [
-        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none.clone(), torch.zeros_like(x), none) for reach in reaches
+        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none.clone(), torch.zeros_like(x), none, torch.zeros_like(x))
+        for reach in reaches
     ]
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
         point = at_points(network, z, classes)
@@ -135,6 +139,7 @@ def proved_bounds(
             one.errors += w * moved.errors(nodes.difference)
             one.each += w * moved.each
             one.rounding = torch.maximum(one.rounding, point.doubt.share)
+            one.off = one.off + abs(w) * point.doubt.gradient
     return [one.bound(mean, nodes.difference, draws) for one in sums]
 
 
@@ -177,4 +182,5 @@ def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:
         torch.cat([part.value for part in parts]),
         tuple(method for part in parts for method in part.method),
         torch.cat([part.rounding for part in parts]),
+        torch.cat([part.off for part in parts]),
     )

@@ -135,7 +135,7 @@ def _one_side(function: Function, derivative: Function, critical: tuple[float, .
     doubt = (CANCELLATION * (first.abs() + last.abs()) + blur * derivatives.largest) / length.abs()
     monotone = torch.ones_like(z, dtype=torch.bool)
     for point in critical:
-        monotone &= (point <= low + blur) | (high - blur <= point)
+        monotone &= (point <= torch.minimum(z, z + t)) | (torch.maximum(z, z + t) <= point)
     between = Range(torch.minimum(start, end - doubt), torch.maximum(start, end + doubt)).meet(derivatives)
     return Range(
         torch.where(monotone, between.low, derivatives.low), torch.where(monotone, between.high, derivatives.high)

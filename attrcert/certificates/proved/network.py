@@ -59,6 +59,11 @@ class Step:
         """How many entries of its input a result sums at most, and results an entry goes into."""
         return 0 if self.operation is None else self.operation.terms
 
+    @property
+    def lost(self) -> Tensor | float:
+        """What rounding took of its bias when that was computed."""
+        return getattr(self.operation, "lost", 0.0)
+
     @cached_property
     def magnitude(self) -> Operation:
         """The operation with the moduli of its weights."""

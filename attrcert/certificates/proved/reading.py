@@ -94,7 +94,19 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
 def _without_hooks(network: nn.Module) -> None:
     """A hook may change what a module computes or how it is differentiated, unseen."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    everywhere = (
+        value for name, value in vars(nn.modules.module).items() if name.startswith("_global_") and "hooks" in name
+    )
+    if any(isinstance(hooks, dict) and hooks for hooks in everywhere):
+        raise ModelError(
+            "the proved bound does not follow hooks, and torch has one for all modules", hint="remove it first"
+        )
     for name, module in network.named_modules():
+        if "forward" in vars(module):
+            raise ModelError(
+                f"the proved bound reads {name or 'the network'} by its class, and it has a forward of its own",
+                hint="give it a class of its own",
+            )
         if any(getattr(module, kind, None) for kind in kinds):
             raise ModelError(
                 f"the proved bound does not follow hooks, and {name or 'the network'} has one", hint="remove it first"

@@ -26,7 +26,8 @@ TWICE = 4  # both factors of a product of Jacobians, and the product
 
 @dataclass(frozen=True)
 class Doubt:
-    """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|, and the sums of moduli of the paths to it.
+    """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|, and the sums of moduli of the paths to it;
+    `gradient` is that of the whole gradient.
 
     `unit` is what all roundings of a path together may take, as a share of its modulus; `share` how much of the width of a curve's bends
     the error of z is, at most: what the second derivative's relative error is about.
@@ -35,6 +36,7 @@ class Doubt:
     z: dict[int, Float[Tensor, "b n"]]
     slope: dict[int, Float[Tensor, "b n"]]
     F: dict[int, Float[Tensor, "b n"]]
+    gradient: Float[Tensor, "b d"]
     paths: dict[int, Float[Tensor, "1 m"]]
     unit: float
     share: Float[Tensor, " b"]
@@ -55,14 +57,14 @@ def doubts(
     share = torch.zeros_like(values[0].flatten(1)[:, 0])
     for i in z:
         share = torch.maximum(share, network.curve(i).quickest * z[i].amax(dim=1))
-    return Doubt(
-        z, off, _backward(network, slope, off, one), {i: paths[network.before(i)].flatten(1) for i in z}, unit, share
-    )
+    F, gradient = _backward(network, slope, off, one)
+    return Doubt(z, off, F, gradient, {i: paths[network.before(i)].flatten(1) for i in z}, unit, share)
 
 
 def _forward(network: Network, values: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
     """Of every step: the error of its values, and the sums of moduli of the paths to it."""
-    error, paths = [EPS * values[0].abs()], [torch.ones_like(values[0][:1])]
+    # a point between a baseline in [0, 1] and an image has been rounded
+    error, paths = [EPS * (1 + values[0].abs())], [torch.ones_like(values[0][:1])]
     for step, value in zip(network.steps[1:], values[1:], strict=True):
         errors, ways = ([part[i] for i in step.inputs] for part in (error, paths))
         if step.curve is not None:
@@ -72,7 +74,7 @@ def _forward(network: Network, values: list[Tensor]) -> tuple[list[Tensor], list
         elif step.operation is not None:
             magnitude, given = step.magnitude, values[step.inputs[0]].abs()
             rounded = (step.terms + FEW) * EPS
-            error.append(magnitude.apply(errors[0]) + rounded * (magnitude.apply(given) + value.abs()))
+            error.append(magnitude.apply(errors[0]) + rounded * (magnitude.apply(given) + value.abs()) + step.lost)
             paths.append(magnitude.apply(ways[0]))
         else:
             error.append(sum(errors[1:], errors[0]) + FEW * EPS * value.abs())
@@ -80,10 +82,15 @@ def _forward(network: Network, values: list[Tensor]) -> tuple[list[Tensor], list
     return error, paths
 
 
+def _summed(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    """Two values with their errors, where a step has several successors."""
+    return first[0] + second[0], first[1] + second[1] + EPS * (first[0].abs() + second[0].abs())
+
+
 def _backward(
     network: Network, slope: dict[int, Tensor], off: dict[int, Tensor], one: Float[Tensor, "b k"]
-) -> dict[int, Float[Tensor, "b n"]]:
-    """The error of F at every activation."""
+) -> tuple[dict[int, Float[Tensor, "b n"]], Float[Tensor, "b d"]]:
+    """The error of F at every activation, and that of the gradient."""
     last = len(network.steps) - 1
     waiting = {last: (one, torch.zeros_like(one))}
     found = {i: torch.zeros_like(part) for i, part in slope.items()}
@@ -104,5 +111,5 @@ def _backward(
             )
         for j in step.inputs:
             before = waiting.get(j)
-            waiting[j] = (value, error) if before is None else (before[0] + value, before[1] + error)
-    return found
+            waiting[j] = (value, error) if before is None else _summed(before, (value, error))
+    return found, waiting[0][1] if 0 in waiting else one.new_zeros(len(one), network.inputs)

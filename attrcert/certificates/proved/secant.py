@@ -116,6 +116,7 @@ def change(point: Point, reach: Reach) -> Change:
         if carried is not None:
             centre = centre + point.slope[i][:, None] * carried.centre
         radius = q[i].centre.abs() * layer.error + q[i].radius * layer.each + point.slope[i].abs() * away
+        radius = radius + point.doubt.slope[i] * moved
         return Carried(centre, radius)
 
     pulled = point.network.pull(len(point.network.steps) - 1, None, backwards)
@@ -193,4 +194,4 @@ def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range]
     found = network.pull(len(network.steps) - 1, given, boxed)
     if found is None or found.radius is None:
         return F, torch.zeros_like(point.gradient)
-    return F, (found.centre[:, 0] - point.gradient).abs() + found.radius
+    return F, (found.centre[:, 0] - point.gradient).abs() + found.radius + point.doubt.gradient

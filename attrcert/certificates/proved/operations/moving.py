@@ -1,9 +1,10 @@
 """Entries moved, picked or padded with zeros: flatten, view, reshape, permute, slices, padding."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
@@ -66,7 +67,9 @@ def item(building: Building, input: Ref, key: Any) -> Ref:
     keys = key if isinstance(key, tuple) else (key,)
     if keys[0] not in (slice(None), Ellipsis) or any(isinstance(k, Ref | Tensor) for k in keys):
         raise Unsupported(f"the selection {key!r}", "slices of a sample are understood, those of the batch are not")
-    return building.add(Moving(lambda x: x[keys]), input)
+    picked = Moving(lambda x: x[keys])
+    again = picked.adjoint(torch.ones_like(picked.apply(building.sample(input))), input.shape)  # how often each entry
+    return building.add(replace(picked, terms=max(1, int(again.max()))), input)
 
 
 def padded(building: Building, input: Ref, pad: Any, mode: str = "constant", value: float | None = None) -> Ref:

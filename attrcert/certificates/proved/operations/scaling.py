@@ -17,6 +17,7 @@ class Scaling:
 
     scale: Float[Tensor, "..."]
     shift: Float[Tensor, "..."]
+    lost: Tensor | float = 0.0  # what rounding took of the shift
 
     @property
     def terms(self) -> int:
@@ -32,10 +33,10 @@ class Scaling:
         return Scaling(self.scale.abs(), torch.zeros_like(self.shift))
 
 
-def scaled(building: Building, input: Ref, scale: Any = 1.0, shift: Any = 0.0) -> Ref:
+def scaled(building: Building, input: Ref, scale: Any = 1.0, shift: Any = 0.0, lost: Tensor | float = 0.0) -> Ref:
     """Numbers or tensors; they may have a batch axis of one, and must not make the sample larger."""
     parts = [_of_one_sample(number(part, building.device), input) for part in (scale, shift)]
-    return building.add(Scaling(*parts), input)
+    return building.add(Scaling(parts[0], parts[1], lost), input)
 
 
 def _of_one_sample(part: Tensor, input: Ref) -> Tensor:
@@ -85,4 +86,6 @@ def batch_norm(building: Building, module: nn.modules.batchnorm._BatchNorm, inpu
     shift = -constant(module.running_mean) * scale
     shift = shift if module.bias is None else shift + constant(module.bias)
     axes = [1] * (len(input.shape) - 1)
-    return scaled(building, input, scale.view(-1, *axes), shift.view(-1, *axes))
+    terms = (constant(module.running_mean) * scale).abs() + shift.abs()  # which may have cancelled
+    lost = 8 * torch.finfo(torch.float64).eps * terms.view(-1, *axes)
+    return scaled(building, input, scale.view(-1, *axes), shift.view(-1, *axes), lost)
