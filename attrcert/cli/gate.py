@@ -219,9 +219,9 @@ def _size(path: Path) -> int:
 
 def _add_to(path: Path, text: str) -> None:
     """To a file that is not ours, wherever a link to it points; a pipe would be waited for."""
-    if path.exists() and not path.is_file():
-        raise UsageError(f"GITHUB_STEP_SUMMARY must name a regular file, got {path}")
     try:
+        if path.is_fifo():
+            raise UsageError(f"GITHUB_STEP_SUMMARY must name a file, and {path} is a pipe")
         with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
             stream.write(text)
     except OSError as error:
