@@ -8,7 +8,7 @@ from rich.text import Text
 from attrcert.foreign import printable, printable_lines
 from attrcert.reporting.summaries import WORDS, TextTable
 
-STYLES = {"passed": "green", "failed": "bold red", "error": "bold red", "incomplete": "yellow"}
+STYLES = {"passed": "green", "failed": "bold red", "refuted": "bold red", "error": "bold red", "incomplete": "yellow"}
 
 
 def show(table: TextTable, console: Console) -> None:

@@ -28,7 +28,9 @@ from attrcert.running.rounding import Measured, Otherwise, Rounding
 from attrcert.types import Attribution, Batch, Explained, LinearMap
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
-LOST = "rounding in {} takes more of the Jacobian than the slack allows: --dtype float64, or smaller weights"
+LOST = (
+    "rounding in {} changes the Jacobian by more than --slack allows; weights cancel; in float32, --dtype float64 helps"
+)
 
 
 @dataclass(frozen=True)
