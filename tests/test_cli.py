@@ -202,7 +202,7 @@ def test_the_commands_are_listed(attrcert):
 
 
 def test_the_version_is_told(attrcert):
-    assert re.fullmatch(r"attrcert \d+\.\d+\.\d+\n", attrcert("--version").out)
+    assert re.fullmatch(r"attrcert \d+\.\d+\.\d+(\.dev\d+)?\n", attrcert("--version").out)
 
 
 def test_the_help_says_that_an_architecture_runs_code_and_that_figures_are_estimates(attrcert):
