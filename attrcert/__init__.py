@@ -6,42 +6,42 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attrcert.attacks import ATTACKS as ATTACKS
     from attrcert.attributions import ATTRIBUTIONS as ATTRIBUTIONS
+    from attrcert.catalogue import families as families
     from attrcert.draws import Draws as Draws
     from attrcert.linalg.enclosure import TopSingularValue as TopSingularValue
     from attrcert.loading.checkpoints import ModelSpec as ModelSpec
-    from attrcert.loading.classifier import Classifier as Classifier
     from attrcert.loading.datasets import DataSpec as DataSpec
     from attrcert.metrics import METRICS as METRICS
-    from attrcert.reporting.summaries import summarise as summarise
-    from attrcert.rowfiles import RowFile as RowFile
-    from attrcert.running.catalogue import families as families
-    from attrcert.running.config import AttackConfig as AttackConfig
-    from attrcert.running.config import BoundConfig as BoundConfig
-    from attrcert.running.runs import RunOptions as RunOptions
-    from attrcert.running.runs import attack as attack
-    from attrcert.running.runs import bound as bound
-    from attrcert.running.runs import examine as examine
-    from attrcert.running.runs import open_run as open_run
+    from attrcert.networks.classifier import Classifier as Classifier
+    from attrcert.reporting.summaries.bounds import summarise as summarise
+    from attrcert.running.opening.runs import RunOptions as RunOptions
+    from attrcert.running.opening.runs import attack as attack
+    from attrcert.running.opening.runs import bound as bound
+    from attrcert.running.opening.runs import examine as examine
+    from attrcert.running.opening.runs import open_run as open_run
+    from attrcert.running.settings.config import AttackConfig as AttackConfig
+    from attrcert.running.settings.config import BoundConfig as BoundConfig
+    from attrcert.saved.rowfiles import RowFile as RowFile
 
 _HOMES = {
     "ATTACKS": "attrcert.attacks",
     "ATTRIBUTIONS": "attrcert.attributions",
-    "AttackConfig": "attrcert.running.config",
-    "BoundConfig": "attrcert.running.config",
-    "Classifier": "attrcert.loading.classifier",
+    "AttackConfig": "attrcert.running.settings.config",
+    "BoundConfig": "attrcert.running.settings.config",
+    "Classifier": "attrcert.networks.classifier",
     "DataSpec": "attrcert.loading.datasets",
     "Draws": "attrcert.draws",
     "METRICS": "attrcert.metrics",
     "ModelSpec": "attrcert.loading.checkpoints",
-    "RowFile": "attrcert.rowfiles",
-    "RunOptions": "attrcert.running.runs",
+    "RowFile": "attrcert.saved.rowfiles",
+    "RunOptions": "attrcert.running.opening.runs",
     "TopSingularValue": "attrcert.linalg.enclosure",
-    "attack": "attrcert.running.runs",
-    "bound": "attrcert.running.runs",
-    "examine": "attrcert.running.runs",
-    "families": "attrcert.running.catalogue",
-    "open_run": "attrcert.running.runs",
-    "summarise": "attrcert.reporting.summaries",
+    "attack": "attrcert.running.opening.runs",
+    "bound": "attrcert.running.opening.runs",
+    "examine": "attrcert.running.opening.runs",
+    "families": "attrcert.catalogue",
+    "open_run": "attrcert.running.opening.runs",
+    "summarise": "attrcert.reporting.summaries.bounds",
 }
 __all__ = list(_HOMES)
 

@@ -10,9 +10,9 @@ from captum.metrics import sensitivity_max
 from torch import Tensor
 
 from attrcert import ATTRIBUTIONS, AttackConfig, BoundConfig, DataSpec, Draws, ModelSpec, RunOptions, open_run
-from attrcert.certificates.linf_row_sums import LinfRowSums
-from attrcert.certificates.linf_scaled import LinfScaled
-from attrcert.running.config import RunConfig, SmoothConfig
+from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
+from attrcert.bounds.first_order.linf_scaled import LinfScaled
+from attrcert.running.settings.config import RunConfig, SmoothConfig
 from benchmarks.grids import Grid
 from benchmarks.peers import CHUNK, least_seconds
 from benchmarks.subjects import Subject, bundled, convsmall, convsmall_source

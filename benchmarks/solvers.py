@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from attrcert import ATTRIBUTIONS
-from attrcert.running.memory import MOST_SAMPLES
+from attrcert.running.opening.memory import MOST_SAMPLES
 from attrcert.types import LinearMap
 from benchmarks.grids import Grid
 from benchmarks.peers import (

@@ -15,7 +15,7 @@ from attrcert.cli.app import main
 from attrcert.columns import COLUMNS
 from attrcert.errors import AttrcertError, ModelError, UsageError
 from attrcert.loading.architectures import softplus_mlp
-from attrcert.records import render
+from attrcert.saved.records import render
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
 

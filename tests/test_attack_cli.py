@@ -29,10 +29,10 @@ from attrcert.columns import METRICS as METRIC_COLUMNS
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import build
 from attrcert.metrics import METRICS
-from attrcert.running import evaluate
-from attrcert.running.config import ATTACK_NAMES, AttackConfig
-from attrcert.running.presets import PRESETS
-from attrcert.running.runs import attack
+from attrcert.running.evaluating import evaluate
+from attrcert.running.opening.runs import attack
+from attrcert.running.settings.config import ATTACK_NAMES, AttackConfig
+from attrcert.running.settings.presets import PRESETS
 from attrcert.vocabulary import round_down, round_up
 
 ARCHS = """

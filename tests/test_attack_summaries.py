@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attrcert.columns import COLUMNS, METRICS, attack_columns
-from attrcert.records import read_rows, to_csv
-from attrcert.reporting.attack_summaries import AttackSummary, area, attack_tables, summarise_attacks
-from attrcert.reporting.promises import broken
-from attrcert.reporting.summaries import TextTable, markdown, summarise
+from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.summaries.attacks import AttackSummary, area, attack_tables, summarise_attacks
+from attrcert.reporting.summaries.bounds import TextTable, markdown, summarise
 from attrcert.reporting.tables import show
+from attrcert.saved.records import read_rows, to_csv
 from attrcert.vocabulary import Guarantee
 
 

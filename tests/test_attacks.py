@@ -17,8 +17,10 @@ from reference.zoo import rotated
 from torch import Tensor, nn
 
 import attrcert
+from attrcert.ascent.balls import Ball
+from attrcert.ascent.loop import Attack, Attacked, Maps, Problem, Reference, ascend, best_of
+from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Seen, StepRule
 from attrcert.attacks import ATTACKS
-from attrcert.attacks.ascent import Attack, Attacked, Maps, Problem, Reference, ascend, best_of
 from attrcert.attacks.cosine import Cosine
 from attrcert.attacks.euclidean import Euclidean
 from attrcert.attacks.manipulate import Manipulate, frame
@@ -29,8 +31,6 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.draws import Draws
-from attrcert.linalg.balls import Ball
-from attrcert.linalg.steps import Adaptive, Fixed, FreshDraws, Seen, StepRule
 from attrcert.loading.checkpoints import ModelSpec, load_model
 from attrcert.loading.datasets import DataSpec, load_data
 from attrcert.types import Attribution

@@ -20,7 +20,7 @@ from attrcert.attributions.smoothed import SmoothGrad, UniformSmooth
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense as formed
-from attrcert.loading.classifier import Classifier
+from attrcert.networks.classifier import Classifier
 from attrcert.types import Attribution
 
 # sums over at most 48 pixels and 25 nodes of numbers of order one in float64

@@ -15,11 +15,11 @@ from reference.zoo import ZOO
 from torch import Tensor, nn
 
 import attrcert
+from attrcert.ascent.balls import Ball
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
-from attrcert.certificates.ball import BallSearch
-from attrcert.certificates.first_order import FirstOrder
-from attrcert.linalg.balls import Ball
+from attrcert.bounds.first_order.ball import BallSearch
+from attrcert.bounds.first_order.enclosed import FirstOrder
 from attrcert.linalg.maps import Dense
 from attrcert.linalg.warm import warm_singular_value
 from attrcert.types import Attribution, LinearMap

@@ -12,8 +12,8 @@ from reference.attacks import nearest_point
 from scipy.stats import kstest
 from torch import Tensor
 
+from attrcert.ascent.balls import Ball
 from attrcert.draws import Draws
-from attrcert.linalg.balls import Ball
 from attrcert.vocabulary import Norm
 
 L2, LINF = Norm.parse("l2"), Norm.parse("linf")

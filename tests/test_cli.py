@@ -26,10 +26,10 @@ from attrcert.cli.app import main
 from attrcert.columns import COLUMNS
 from attrcert.errors import UNEXPECTED
 from attrcert.loading.architectures import build, softplus_cnn
-from attrcert.loading.classifier import Classifier
-from attrcert.records import read_rows
-from attrcert.running import evaluate
-from attrcert.running.checks import accuracy
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import accuracy
+from attrcert.running.evaluating import evaluate
+from attrcert.saved.records import read_rows
 
 ARGS = {"channels": 1, "size": 8, "classes": 3, "width": 2, "hidden": 4}
 ARCHS = """

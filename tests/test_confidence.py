@@ -16,9 +16,9 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attrcert.attributions.bounded import ClipAt, Unit
-from attrcert.certificates.smoothing import CHUNK, ROUNDING, Estimate, lower_length
-from attrcert.geometry import confidence
-from attrcert.geometry.confidence import CONFIDENCES, Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
+from attrcert.bounds.smoothed.lengths import CHUNK, ROUNDING, Estimate, lower_length
+from attrcert.statistics import confidence
+from attrcert.statistics.confidence import CONFIDENCES, Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
 NAMES = ("betting", "empirical-bernstein", "mcdiarmid")

@@ -18,7 +18,7 @@ from torch import Tensor
 from attrcert.errors import DataError, InputError, SampleError, UsageError
 from attrcert.loading import vision
 from attrcert.loading.datasets import DataSpec, LoadedData, load_data, wrap
-from attrcert.running.evaluate import read
+from attrcert.running.evaluating.evaluate import read
 
 
 def load(dataset: Path | str, **spec) -> LoadedData:

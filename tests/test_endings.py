@@ -19,8 +19,8 @@ from safetensors.torch import save_file
 
 from attrcert.cli.app import main
 from attrcert.errors import UNEXPECTED, FileError, OutOfMemoryError, UnexpectedError, told
-from attrcert.running.engines import Worker
-from attrcert.running.local_workers import ProcessHand
+from attrcert.running.engines.engine import Worker
+from attrcert.running.engines.local_workers import ProcessHand
 
 FILES = FileError.exit_code
 FAILING = ("--require", "max(T_e) <= 0")
@@ -45,7 +45,7 @@ def failing_gate(rows, tmp_path, monkeypatch) -> Callable[..., Done]:
 
         with pytest.MonkeyPatch.context() as patched:
             if error is not None:
-                patched.setattr("attrcert.reporting.gates.judge_files", judge)
+                patched.setattr("attrcert.reporting.gating.gates.judge_files", judge)
             return attrcert("gate", rows, *FAILING, *words)
 
     return run
@@ -101,7 +101,7 @@ def test_a_traceback_is_shown_where_it_is_asked_for(rows, tmp_path, monkeypatch,
         raise RuntimeError("a mistake\n\x1b[31mof our own")
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("attrcert.reporting.gates.judge_files", judge)
+    monkeypatch.setattr("attrcert.reporting.gating.gates.judge_files", judge)
     words: list[object] = ["gate", rows, *FAILING]
     words.insert(place, "--traceback")
     done = attrcert(*words)
@@ -262,11 +262,11 @@ def test_what_goes_wrong_in_a_worker_keeps_its_kind_and_its_traceback(monkeypatc
     def opened(*_: object) -> None:
         raise RuntimeError("a mistake in a worker")
 
-    monkeypatch.setattr("attrcert.running.engines.open_run", opened)
+    monkeypatch.setattr("attrcert.running.engines.engine.open_run", opened)
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
-    from attrcert.running.config import BoundConfig
-    from attrcert.running.runs import RunOptions, Source
+    from attrcert.running.opening.runs import RunOptions, Source
+    from attrcert.running.settings.config import BoundConfig
 
     error = Worker(Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions())).attempt((0,), keep=False)
     assert isinstance(error, UnexpectedError)
@@ -279,7 +279,7 @@ from torch import nn
 
 def factory():
     if multiprocessing.parent_process() is not None:
-        import attrcert.running.evaluate as evaluate
+        import attrcert.running.evaluating.evaluate as evaluate
         def explain(*_):
             raise RuntimeError("a mistake in a worker")
         evaluate.explain = explain

@@ -20,10 +20,10 @@ from reference.program import attrcert
 from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
-from attrcert.running.config import BoundConfig
-from attrcert.running.engines import DEATHS, Died, Done, EngineError, Hand, Indices, WorkersDiedError, employ
-from attrcert.running.local_workers import Processes
-from attrcert.running.runs import RunOptions, Source
+from attrcert.running.engines.engine import DEATHS, Died, Done, EngineError, Hand, Indices, WorkersDiedError, employ
+from attrcert.running.engines.local_workers import Processes
+from attrcert.running.opening.runs import RunOptions, Source
+from attrcert.running.settings.config import BoundConfig
 
 BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
 QUICK = ("bound", "--limit", 16, "--batch-size", 2, "--eps", "0.1,0.2", "--quiet")
@@ -231,7 +231,7 @@ def test_a_ray_whose_own_process_is_gone_is_not_waited_for(monkeypatch, alive, e
     """A result comes at the fifth look, if anybody looks so often."""
     import ray
 
-    from attrcert.running import ray_workers
+    from attrcert.running.engines.engine import ray_workers
 
     looks, asked = iter([([], 0)] * 4 + [(["result"], 0)]), iter(alive)
     monkeypatch.setattr(ray, "wait", lambda pending, **_: next(looks))
@@ -253,7 +253,7 @@ def test_an_address_where_nobody_is_is_refused_at_once(address):
 
 
 def test_an_address_that_answers_is_left_to_ray():
-    from attrcert.running.ray_workers import check_answers
+    from attrcert.running.engines.ray_workers import check_answers
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         check_answers(f"127.0.0.1:{server.getsockname()[1]}")
@@ -364,7 +364,7 @@ def test_an_engine_that_makes_no_sense_is_refused(words, said):
 )
 def test_no_more_actors_are_hired_than_the_cluster_can_place(there, threads, gpus, room, monkeypatch):
     """One without a place would be waited for without end."""
-    from attrcert.running.ray_workers import Actors
+    from attrcert.running.engines.ray_workers import Actors
 
     monkeypatch.setattr("ray.is_initialized", lambda: True)
     monkeypatch.setattr("ray.cluster_resources", lambda: there)

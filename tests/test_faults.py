@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from attrcert import AttackConfig
 from attrcert.errors import AttrcertError, FileError, ResumeError
-from attrcert.running import deltas
+from attrcert.saved import deltas
 
 STEPS = ("open", "write", "fsync", "replace", "unlink", "chmod", "ftruncate", "rmdir", "listdir", "save")
 CONFIG = AttackConfig(attack=("euclidean", "cosine"), eps=(0.1,), steps=1, restarts=0, random_draws=2)

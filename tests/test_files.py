@@ -13,9 +13,9 @@ import torch
 from reference.program import attrcert
 from safetensors.torch import save_file
 
-from attrcert import files, locks
 from attrcert.errors import FileError, UsageError
-from attrcert.files import (
+from attrcert.saved import files, locks
+from attrcert.saved.files import (
     append,
     check_target,
     make_folder,
@@ -25,7 +25,7 @@ from attrcert.files import (
     write_text,
     write_whole,
 )
-from attrcert.locks import Lock
+from attrcert.saved.locks import Lock
 
 
 def names(folder: Path) -> list[str]:
@@ -259,7 +259,7 @@ def test_folders_are_made_and_removed_or_the_reason_is_told(tmp_path):
 HOLD = """
 import sys, time
 from pathlib import Path
-from attrcert.locks import Lock
+from attrcert.saved.locks import Lock
 lock = Lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)

@@ -18,15 +18,15 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.loss_gradient import LossGradient
-from attrcert.certificates.ce_hessian import CrossEntropyHessian
-from attrcert.certificates.first_order import FirstOrder, best_of
-from attrcert.certificates.l2_spectral import L2Spectral
-from attrcert.certificates.label_dual import LabelDual
-from attrcert.certificates.label_margin import Margins, label_kept, margins
-from attrcert.certificates.linf_corollary import LinfCorollary
-from attrcert.certificates.linf_row_sums import LinfRowSums
-from attrcert.certificates.linf_scaled import LinfScaled
-from attrcert.certificates.taylor_correction import linearise
+from attrcert.bounds.first_order.ce_hessian import CrossEntropyHessian
+from attrcert.bounds.first_order.enclosed import FirstOrder, best_of
+from attrcert.bounds.first_order.l2_spectral import L2Spectral
+from attrcert.bounds.first_order.label_dual import LabelDual
+from attrcert.bounds.first_order.label_margin import Margins, label_kept, margins
+from attrcert.bounds.first_order.linf_corollary import LinfCorollary
+from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
+from attrcert.bounds.first_order.linf_scaled import LinfScaled
+from attrcert.bounds.first_order.taylor_correction import linearise
 from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue

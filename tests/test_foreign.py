@@ -20,10 +20,10 @@ from safetensors.torch import save_file
 from attrcert.columns import COLUMNS
 from attrcert.errors import SampleError, UnexpectedError
 from attrcert.foreign import guarded, printable, printable_lines, shell, unguarded
-from attrcert.records import read_rows, to_csv
-from attrcert.reporting.runfiles import read_table
-from attrcert.reporting.summaries import TextTable, markdown
+from attrcert.reporting.summaries.bounds import TextTable, markdown
 from attrcert.reporting.tables import show
+from attrcert.saved.records import read_rows, to_csv
+from attrcert.saved.runfiles import read_table
 
 HOSTILE = "a\x1b[31m\nerror: b\r\x07\x9b\u202ec\u2066\u2028\udc80[red]d[/red]"
 SHOWN = r"a\x1b[31m\nerror: b\r\x07\x9b\u202ec\u2066\u2028\udc80[red]d[/red]"

@@ -15,12 +15,12 @@ from reference.canned import Runs, canned_runs
 
 from attrcert import AttackConfig
 from attrcert.errors import ResumeError, UsageError
-from attrcert.reporting.array_files import Arrays
-from attrcert.reporting.gates import read_gate
-from attrcert.reporting.overviews import overview
-from attrcert.reporting.promises import broken
-from attrcert.reporting.runfiles import read_table
-from attrcert.running.deltas import DeltaFile
+from attrcert.reporting.gating.gates import read_gate
+from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.summaries.overviews import overview
+from attrcert.saved.array_files import Arrays
+from attrcert.saved.deltas import DeltaFile
+from attrcert.saved.runfiles import read_table
 
 CONFIG = AttackConfig(attack=("euclidean", "cosine"), steps=1, restarts=0, random_draws=2)
 SAMPLES = 3

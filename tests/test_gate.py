@@ -12,9 +12,9 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from reference.judging import OPERATORS, Asked, Compared, bound_rows, figures, is_open, refuted, write_run
 
-from attrcert.reporting.gates import Demand, Gate, judge_files
-from attrcert.reporting.verdict_texts import verdict_json
-from attrcert.reporting.verdicts import Waiver
+from attrcert.reporting.gating.gates import Demand, Gate, judge_files
+from attrcert.reporting.gating.verdict_texts import verdict_json
+from attrcert.reporting.gating.verdicts import Waiver
 
 USABLE = ("ok", "vacuous", "not-converged")
 LAYOUTS: dict[str, dict[str, Any]] = {

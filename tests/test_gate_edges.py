@@ -11,9 +11,9 @@ from reference.program import attrcert
 from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
-from attrcert.records import to_csv
-from attrcert.reporting.figures import RunRows, plots
-from attrcert.reporting.runfiles import read_table
+from attrcert.reporting.pages.figures import RunRows, plots
+from attrcert.saved.records import to_csv
+from attrcert.saved.runfiles import read_table
 from attrcert.vocabulary import ERROR_KINDS, Guarantee
 
 

@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from attrcert.cli.app import main
-from attrcert.geometry.confidence import Betting
 from attrcert.loading.architectures import build
-from attrcert.running import inverting, smoothing
-from attrcert.running.cells import Bounded
-from attrcert.running.config import MaxEpsConfig, SmoothConfig
-from attrcert.running.inverting import allowed, largest_eps
+from attrcert.running.evaluating import inverting, smoothing
+from attrcert.running.evaluating.cells import Bounded
+from attrcert.running.evaluating.inverting import allowed, largest_eps
+from attrcert.running.settings.config import MaxEpsConfig, SmoothConfig
+from attrcert.statistics.confidence import Betting
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
 # the program rounds eps down by 1e-12, and a bound of a few products up or down by a few ulps

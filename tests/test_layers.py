@@ -11,22 +11,26 @@ import attrcert
 PACKAGE = Path(attrcert.__file__).parent
 # a layer sees the layers before it and itself; the names of one layer do not see each other
 LAYERS = (
-    {"errors", "foreign", "references", "arrays"},
-    {"vocabulary", "files"},
-    {"columns", "draws", "locks"},
-    {"types", "schemas", "pictures"},
-    {"registry", "records", "manifests"},
-    {"rowfiles"},
-    {"linalg", "geometry"},
-    {"attributions", "metrics", "loading"},
-    {"certificates", "attacks"},
+    {"errors", "foreign", "references"},
+    {"vocabulary"},
+    {"columns", "draws"},
+    {"types", "pictures"},
+    {"registry", "saved"},
+    {"linalg", "geometry", "statistics"},
+    {"ascent"},
+    {"attributions", "metrics", "networks"},
+    {"loading", "bounds", "attacks"},
     {"running"},
+    {"catalogue"},
     {"cli"},
 )
-REPORTING_SEES = {
-    "errors", "foreign", "arrays", "vocabulary", "files", "columns", "locks", "schemas", "records", "manifests", "rowfiles",
-    "pictures", "reporting",
-}  # fmt: skip
+REPORTING_SEES = {"errors", "foreign", "vocabulary", "columns", "saved", "pictures", "reporting"}
+# the same within a part: what stands in one set does not see the others of it
+ROOMS = {
+    "bounds": ({"first_order", "proved", "smoothed"},),
+    "running": ({"settings", "checks"}, {"evaluating"}, {"opening"}, {"keeping", "engines"}),
+    "reporting": ({"summaries"}, {"tables", "gating"}, {"pages"}),
+}
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 
@@ -76,6 +80,16 @@ def wrong_directions(source: str, module: str, part: str, *, is_package: bool = 
     return (seen & (parts | {"reporting"})) - allowed(part)
 
 
+def wrong_rooms(source: str, module: str, *, is_package: bool = False) -> set[str]:
+    """The rooms of its own part that a module imports though they are not before its own."""
+    part, room = module.split(".")[1], module.split(".")[2]
+    order = ROOMS[part]
+    place = next(i for i, rooms in enumerate(order) if room in rooms)
+    reached = imports(ast.parse(source), module, is_package=is_package)
+    seen = {name.split(".")[2] for name in reached if name.startswith(f"attrcert.{part}.")}
+    return seen - {room} - set().union(*order[:place])
+
+
 def inside_functions(tree: ast.AST) -> list[int]:
     """Lines of import statements inside functions."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
@@ -123,6 +137,17 @@ def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
+IN_ROOMS = [
+    path for path in FILES if part_of(path) in ROOMS and path.relative_to(PACKAGE).parts[1:] != ("__init__.py",)
+]
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in IN_ROOMS])
+def test_rooms_see_the_rooms_before_them(path):
+    found = wrong_rooms(path.read_text(), module_name(path), is_package=path.stem == "__init__")
+    assert not found, f"{path.name} must not import {', '.join(sorted(found))}"
+
+
 def test_every_part_of_the_package_has_a_layer():
     parts = {part_of(path) for path in FILES}
     assert parts <= set().union(*LAYERS) | FRONT | {"reporting"}
@@ -141,7 +166,7 @@ def test_nothing_reached_by_importing_the_command_line_imports_torch():
         assert not {name.split(".")[0] for name in reached} & HEAVY, f"{module} imports torch at its top"
         # importing a.b.c runs a and a.b first
         waiting += [".".join(name.split(".")[:n]) for name in reached | {module} for n in range(1, 5)]
-    assert {"attrcert.cli.bound", "attrcert.running.config", "attrcert.vocabulary", "attrcert"} <= seen
+    assert {"attrcert.cli.bound", "attrcert.running.settings.config", "attrcert.vocabulary", "attrcert"} <= seen
 
 
 @pytest.mark.parametrize("path", [p for p in source_files() if part_of(p.values[0]) == "cli"])
@@ -154,15 +179,28 @@ def test_the_command_line_never_names_torch(path):
     ("source", "part", "wrong"),
     [
         ("from attrcert.cli import options", "running", {"cli"}),
-        ("def f():\n    import attrcert.running.runs", "loading", {"running"}),
+        ("def f():\n    import attrcert.running.opening.runs", "loading", {"running"}),
         ("from attrcert import loading", "linalg", {"loading"}),
         ("from attrcert.geometry.angles import x", "linalg", {"geometry"}),
-        ("from ..running import config", "reporting", {"running"}),
+        ("from ..running import settings", "reporting", {"running"}),
         ("from attrcert.registry import unknown", "reporting", {"registry"}),
         ("if TYPE_CHECKING:\n    from attrcert.types import Batch", "vocabulary", {"types"}),
-        ("from attrcert.records import Row", "reporting", set()),
-        ("from attrcert.linalg.maps import Dense", "certificates", set()),
+        ("from attrcert.saved.records import parse", "reporting", set()),
+        ("from attrcert.linalg.maps import Dense", "bounds", set()),
     ],
 )
 def test_the_direction_check_sees_every_form_of_import(source, part, wrong):
     assert wrong_directions(source, f"attrcert.{part}.example", part) == wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "module", "wrong"),
+    [
+        ("from attrcert.running.opening import runs", "running.settings.config", {"opening"}),
+        ("from attrcert.running.keeping.heatmaps import x", "running.engines.engine", {"keeping"}),
+        ("from ..pages import content", "reporting.gating.rules", {"pages"}),
+        ("from attrcert.running.settings.config import RunConfig", "running.opening.runs", set()),
+    ],
+)
+def test_the_check_of_rooms_sees_wrong_directions(source, module, wrong):
+    assert wrong_rooms(source, f"attrcert.{module}") == wrong

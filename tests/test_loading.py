@@ -16,7 +16,7 @@ from attrcert.errors import CheckpointError, InputError, ModelError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import build, parse_argument, softplus_mlp
 from attrcert.loading.checkpoints import ModelSpec, load_model
-from attrcert.loading.classifier import Classifier
+from attrcert.networks.classifier import Classifier
 
 ARGS = {"inputs": 16, "classes": 3, "hidden": 4}
 CPU = torch.device("cpu")

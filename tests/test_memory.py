@@ -12,10 +12,10 @@ from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.errors import UsageError
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
-from attrcert.running.config import BoundConfig
-from attrcert.running.memory import Plan, plan, sample_bytes
-from attrcert.running.methods import explainer
-from attrcert.running.runs import RunOptions, open_run
+from attrcert.running.evaluating.methods import explainer
+from attrcert.running.opening.memory import Plan, plan, sample_bytes
+from attrcert.running.opening.runs import RunOptions, open_run
+from attrcert.running.settings.config import BoundConfig
 from attrcert.vocabulary import parse_bytes, readable_bytes
 
 

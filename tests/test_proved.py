@@ -18,16 +18,16 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.smoothed import UniformSmooth
-from attrcert.certificates.proved import reach as reaching
-from attrcert.certificates.proved import secant
-from attrcert.certificates.proved.bound import ProvedBound, Prover
-from attrcert.certificates.proved.curves import Range
-from attrcert.certificates.proved.point import at_points
-from attrcert.certificates.proved.reach import Reach
-from attrcert.certificates.proved.reading import read_network
+from attrcert.bounds.proved import reach as reaching
+from attrcert.bounds.proved import secant
+from attrcert.bounds.proved.bound import ProvedBound, Prover
+from attrcert.bounds.proved.curves import Range
+from attrcert.bounds.proved.point import at_points
+from attrcert.bounds.proved.reach import Reach
+from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.loading.classifier import Classifier
+from attrcert.networks.classifier import Classifier
 from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 

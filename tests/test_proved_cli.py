@@ -21,9 +21,9 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.draws import Draws
 from attrcert.errors import ModelError
 from attrcert.loading.architectures import softplus_mlp
-from attrcert.loading.classifier import Classifier
-from attrcert.running.config import BoundConfig
-from attrcert.running.proving import proving
+from attrcert.networks.classifier import Classifier
+from attrcert.running.evaluating.proving import proving
+from attrcert.running.settings.config import BoundConfig
 
 ARCHITECTURE = textwrap.dedent("""
     from torch import nn

@@ -14,17 +14,17 @@ from reference.zoo import ZOO
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attrcert.certificates.proved import curves
-from attrcert.certificates.proved.building import Building
-from attrcert.certificates.proved.curves import Curve, Elu, Gelu, Range, Sigmoid, Silu, Softplus, Tanh
-from attrcert.certificates.proved.operations import convolution, linear, moving, pooling, scaling
-from attrcert.certificates.proved.reading import read_network
+from attrcert.bounds.proved import curves
+from attrcert.bounds.proved.building import Building
+from attrcert.bounds.proved.curves import Curve, Elu, Gelu, Range, Sigmoid, Silu, Softplus, Tanh
+from attrcert.bounds.proved.operations import convolution, linear, moving, pooling, scaling
+from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws
 from attrcert.errors import ModelError
 from attrcert.linalg import proofs
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.linalg.proofs import gram_norm, proved_eigenvalue
-from attrcert.loading.classifier import Classifier
+from attrcert.networks.classifier import Classifier
 
 CPU = torch.device("cpu")
 CURVES: list[Curve] = [Softplus(1.0), Softplus(20.0), Sigmoid(), Tanh(), Gelu(), Silu(), Elu()]

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from attrcert.columns import COLUMNS, Column
 from attrcert.errors import ResumeError, UsageError
 from attrcert.foreign import printable
-from attrcert.records import parse, read_rows, render, to_csv
-from attrcert.rowfiles import RowFile
-from attrcert.schemas import SCHEMA, SETTINGS
+from attrcert.saved.records import parse, read_rows, render, to_csv
+from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.schemas import SCHEMA, SETTINGS
 
 BOUND = COLUMNS["bound"]
 IDENTITY = {"attribution": "saliency", "eps": (0.1, 0.2), "seed": 0}

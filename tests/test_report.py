@@ -20,12 +20,12 @@ from reference.program import attrcert
 from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
-from attrcert.records import to_csv
-from attrcert.reporting.array_files import Arrays
-from attrcert.reporting.figures import Plot, RunRows, plots
-from attrcert.reporting.galleries import galleries, jacobians
-from attrcert.reporting.pages import Page, make_page
-from attrcert.reporting.worst import RankedRun, sample_table, worst_rows
+from attrcert.reporting.pages.content import Page, make_page
+from attrcert.reporting.pages.figures import Plot, RunRows, plots
+from attrcert.reporting.pages.galleries import galleries, jacobians
+from attrcert.reporting.pages.worst import RankedRun, sample_table, worst_rows
+from attrcert.saved.array_files import Arrays
+from attrcert.saved.records import to_csv
 
 ATTACKED = ("natural.csv", "adversarial.csv")
 
@@ -213,7 +213,7 @@ def test_a_jacobian_that_cannot_be_saved_is_refused_before_the_run(words, said, 
 
 
 def test_a_jacobian_that_is_too_large_is_refused_with_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr("attrcert.running.jacobians.LARGEST", 783)
+    monkeypatch.setattr("attrcert.running.keeping.jacobians.LARGEST", 783)
     done = attrcert("bound", "--limit", 2, "--save-jacobian", 0, "--out", tmp_path / "b.csv")
     assert done.code == 2
     assert "784 x 784 matrix; the limit is d = 783" in done.said

@@ -9,7 +9,7 @@ from reference.program import attrcert
 from torch import Tensor, nn
 
 import attrcert as library
-from attrcert.running.rounding import otherwise
+from attrcert.running.evaluating.rounding import otherwise
 
 CURVES = {
     "tanh": (nn.Tanh(), lambda z: -2 * mp.tanh(z) * mp.sech(z) ** 2),

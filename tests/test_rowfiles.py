@@ -9,15 +9,15 @@ import pytest
 from reference.program import attrcert
 
 import attrcert as library
-from attrcert import manifests, schemas
 from attrcert.columns import COLUMNS, Column
 from attrcert.errors import FileError, ResumeError, UsageError
-from attrcert.files import write_bytes
-from attrcert.records import read_rows, to_csv
-from attrcert.reporting.merging import merge
-from attrcert.reporting.regressions import differing_keys
-from attrcert.rowfiles import RowFile
-from attrcert.schemas import SCHEMA
+from attrcert.reporting.gating.regressions import differing_keys
+from attrcert.saved import manifests, schemas
+from attrcert.saved.files import write_bytes
+from attrcert.saved.merging import merge
+from attrcert.saved.records import read_rows, to_csv
+from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.schemas import SCHEMA
 
 BOUND = COLUMNS["bound"]
 IDENTITY = {"attribution": "saliency", "eps": [0.1, 0.2], "seed": 0}
@@ -172,7 +172,7 @@ def test_the_manifest_is_there_before_the_rows(path, monkeypatch):
         seen.append(told(path)["state"])
         write_bytes(target, content, **how)
 
-    monkeypatch.setattr("attrcert.rowfiles.write_bytes", write)
+    monkeypatch.setattr("attrcert.saved.rowfiles.write_bytes", write)
     opened(path).close()
     opened(path, overwrite=True).close()
     assert seen == ["running", "replacing"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attrcert.reporting.rules import Comparison, RuleError, parse_allowance, parse_rule
+from attrcert.reporting.gating.rules import Comparison, RuleError, parse_allowance, parse_rule
 
 SIGNS = ("<=", ">=", "<", ">", "==", "!=")
 STATISTICS = ("mean", "median", "min", "max", "std", "p0", "p5", "p95", "p99.9", "p100")

@@ -10,9 +10,9 @@ from PIL import Image
 from reference.program import attrcert
 from scipy.stats import ncx2
 
-from attrcert.certificates.smoothgrad_lipschitz import SmoothGradLipschitz
-from attrcert.certificates.smoothing import clt_length
-from attrcert.geometry.generalised_chi_square import distribution, quantile
+from attrcert.bounds.smoothed.lengths import clt_length
+from attrcert.bounds.smoothed.smoothgrad_lipschitz import SmoothGradLipschitz
+from attrcert.statistics.generalised_chi_square import distribution, quantile
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from attrcert.attributions.bounded import Bounding, Clip, ClipAt, Unit, make_bou
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
-from attrcert.certificates.smoothing import Estimate, unit_noise
+from attrcert.bounds.smoothed.cosine_bounds import RULES, Published, Rule, Tangent, Tight
+from attrcert.bounds.smoothed.lengths import Estimate, unit_noise
+from attrcert.bounds.smoothed.noise_overlap import Gaussian, UniformBall
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.geometry.cosine_bounds import RULES, Published, Rule, Tangent, Tight
-from attrcert.geometry.noise_overlap import Gaussian, UniformBall
 from attrcert.vocabulary import Guarantee
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())

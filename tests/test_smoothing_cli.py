@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
-from attrcert.certificates.smoothing import CHUNK, unit_noise
+from attrcert.bounds.smoothed.cosine_bounds import Tight
+from attrcert.bounds.smoothed.lengths import CHUNK, unit_noise
+from attrcert.bounds.smoothed.noise_overlap import UniformBall
 from attrcert.columns import COLUMNS
 from attrcert.draws import Draws
-from attrcert.geometry.confidence import Betting
-from attrcert.geometry.cosine_bounds import Tight
-from attrcert.geometry.noise_overlap import UniformBall
 from attrcert.loading.architectures import build
-from attrcert.running import smoothing as running
+from attrcert.running.evaluating import smoothing as running
+from attrcert.statistics.confidence import Betting
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
 ARCHS = """

@@ -11,13 +11,13 @@ import pytest
 import torch
 from reference.program import Done, attrcert
 
+from attrcert.catalogue import families
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import build
-from attrcert.reporting.cases import LowStatistic, summarise_cases
-from attrcert.reporting.inverse_summaries import smooth_table
-from attrcert.reporting.summaries import summarise
-from attrcert.running.catalogue import families
-from attrcert.running.config import BEST_SPREADS, CONFIDENCE_NAMES, RULE_NAMES, SmoothConfig
+from attrcert.reporting.summaries.bounds import summarise
+from attrcert.reporting.summaries.cases import LowStatistic, summarise_cases
+from attrcert.reporting.summaries.inverses import smooth_table
+from attrcert.running.settings.config import BEST_SPREADS, CONFIDENCE_NAMES, RULE_NAMES, SmoothConfig
 
 ARCHS = """
     import torch

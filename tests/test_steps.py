@@ -3,12 +3,12 @@
 import pytest
 import torch
 
+from attrcert.ascent.balls import Ball
+from attrcert.ascent.steps import Adam, Adaptive, Fixed, FreshDraws, Seen
 from attrcert.draws import Draws
-from attrcert.linalg.balls import Ball
-from attrcert.linalg.steps import Adam, Adaptive, Fixed, FreshDraws, Seen
-from attrcert.loading.classifier import Classifier
-from attrcert.running.config import AttackConfig
-from attrcert.running.target_maps import target_map
+from attrcert.networks.classifier import Classifier
+from attrcert.running.opening.target_maps import target_map
+from attrcert.running.settings.config import AttackConfig
 from attrcert.vocabulary import Norm
 
 NOWHERE_NEAR = 1e6

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from attrcert.reporting.summaries import Statistic, bound_table, markdown, summarise
+from attrcert.reporting.summaries.bounds import Statistic, bound_table, markdown, summarise
 from attrcert.reporting.tables import show
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from attrcert.errors import DataError
-from attrcert.loading.classifier import Classifier
-from attrcert.running.config import AttackConfig
-from attrcert.running.target_maps import target_map
+from attrcert.networks.classifier import Classifier
+from attrcert.running.opening.target_maps import target_map
+from attrcert.running.settings.config import AttackConfig
 
 
 def aimed(path: Path, **cap: str) -> torch.Tensor | None:

@@ -6,15 +6,15 @@ import pytest
 import torch
 from reference.program import attrcert
 
-from attrcert.certificates.linf_row_sums import check_hours
+from attrcert.bounds.first_order.linf_row_sums import check_hours
 from attrcert.errors import UsageError
 from attrcert.linalg.maps import usual_chunk
 from attrcert.loading.checkpoints import ModelSpec
 from attrcert.loading.datasets import DataSpec
-from attrcert.running.config import BoundConfig
-from attrcert.running.methods import certifiers
-from attrcert.running.runs import RunOptions, bound, open_run
-from attrcert.running.tuning import fastest_chunk, product_seconds
+from attrcert.running.evaluating.methods import certifiers
+from attrcert.running.opening.runs import RunOptions, bound, open_run
+from attrcert.running.opening.tuning import fastest_chunk, product_seconds
+from attrcert.running.settings.config import BoundConfig
 
 PLENTY = 10**6
 
@@ -115,7 +115,7 @@ def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch
         asked.append((usual, points, most))
         return 5
 
-    monkeypatch.setattr("attrcert.running.runs.fastest_chunk", measured)
+    monkeypatch.setattr("attrcert.running.opening.runs.fastest_chunk", measured)
     run = opened("integrated-gradients")
     assert asked == [(32, 4 * 20, 4 * 20)]
     assert run.config.chunk == run.source.options.chunk == 5
@@ -127,7 +127,7 @@ def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch
 
 def test_workers_do_not_ask_again_whether_row_sums_take_too_long(monkeypatch):
     timed = []
-    monkeypatch.setattr("attrcert.running.runs.product_seconds", lambda *_: timed.append(1) or 1e-9)
+    monkeypatch.setattr("attrcert.running.opening.runs.product_seconds", lambda *_: timed.append(1) or 1e-9)
     config = BoundConfig(norm="linf", linf_method=("row-sums",))
     source = open_run(ModelSpec(), DataSpec(limit=1), config, RunOptions(chunk=4)).source
     assert len(timed) == 1

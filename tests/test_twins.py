@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attrcert.loading import frozen
-from attrcert.loading.twins import Twins
+from attrcert.networks import frozen
+from attrcert.networks.twins import Twins
 
 BETA = 7.0
 

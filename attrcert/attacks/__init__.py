@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
-    from attrcert.attacks.ascent import Attack
+    from attrcert.ascent.loop import Attack
 
 ATTACKS: "Family[Attack]" = Family(
     "attack",

@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attacks.ascent import Maps
-from attrcert.linalg.steps import Adam, StepRule
+from attrcert.ascent.loop import Maps
+from attrcert.ascent.steps import Adam, StepRule
 
 FRAME = 5 / 32  # of the side: 5 pixels at 32, 35 at 224 [joo2023towards]
 

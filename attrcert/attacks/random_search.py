@@ -9,8 +9,8 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attacks.ascent import Maps
-from attrcert.linalg.steps import FreshDraws, StepRule
+from attrcert.ascent.loop import Maps
+from attrcert.ascent.steps import FreshDraws, StepRule
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attacks.ascent import Attack, Maps
-from attrcert.linalg.steps import StepRule
+from attrcert.ascent.loop import Attack, Maps
+from attrcert.ascent.steps import StepRule
 from attrcert.metrics import METRICS
 
 

@@ -11,8 +11,8 @@ from attrcert.cli.execution import execute
 from attrcert.cli.groups import Context, said, with_groups
 from attrcert.columns import METRIC_NAMES
 from attrcert.errors import UsageError
-from attrcert.running.config import ATTACK_NAMES, AttackConfig
-from attrcert.running.presets import PRESETS, preset
+from attrcert.running.settings.config import ATTACK_NAMES, AttackConfig
+from attrcert.running.settings.presets import PRESETS, preset
 from attrcert.vocabulary import parse_number
 
 ATTACK = "Attack"

@@ -9,7 +9,7 @@ from attrcert.cli.execution import execute
 from attrcert.cli.groups import Context, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
-from attrcert.running.config import BoundConfig, RunConfig
+from attrcert.running.settings.config import BoundConfig, RunConfig
 from attrcert.vocabulary import parse_indices
 
 

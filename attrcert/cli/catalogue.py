@@ -29,7 +29,7 @@ def catalogue(
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 
-    from attrcert.running.catalogue import families
+    from attrcert.catalogue import families
 
     found = families()
     if family is not None and family not in found:

@@ -33,7 +33,7 @@ def doctor(
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 
-    from attrcert.running.runs import examine
+    from attrcert.running.opening.runs import examine
 
     findings = examine(model.spec(checkpoint, data.max_input), data.spec(dataset), device=device, dtype=dtype)
     if format_ == "json":

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from attrcert.columns import Row
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
-    from attrcert.reporting.rules import Rule
-    from attrcert.reporting.summaries import Summary
-    from attrcert.reporting.verdicts import Verdict
-    from attrcert.running.config import RunConfig
-    from attrcert.running.runs import Run
+    from attrcert.reporting.gating.rules import Rule
+    from attrcert.reporting.gating.verdicts import Verdict
+    from attrcert.reporting.summaries.bounds import Summary
+    from attrcert.running.opening.runs import Run
+    from attrcert.running.settings.config import RunConfig
 
 
 def execute(
@@ -39,11 +39,11 @@ def execute(
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
-    from attrcert.arrays import jacobian_file
-    from attrcert.files import check_target
-    from attrcert.reporting.promises import broken
-    from attrcert.running.jacobians import check_jacobians
-    from attrcert.running.runs import open_run
+    from attrcert.reporting.gating.promises import broken
+    from attrcert.running.keeping.jacobians import check_jacobians
+    from attrcert.running.opening.runs import open_run
+    from attrcert.saved.arrays import jacobian_file
+    from attrcert.saved.files import check_target
 
     results.needs_file(deltas)
     for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
@@ -70,9 +70,9 @@ def execute(
 
 def _check_rules(config: "RunConfig", rules: "Sequence[Rule]") -> None:
     """A rule about what is not asked for, and one that cannot fail, are refused before anything is computed."""
-    from attrcert.reporting.possibilities import check_can_fail
-    from attrcert.reporting.runfiles import table_of
-    from attrcert.reporting.selections import check_asked
+    from attrcert.reporting.gating.possibilities import check_can_fail
+    from attrcert.reporting.gating.selections import check_asked
+    from attrcert.saved.runfiles import table_of
 
     expected = table_of(config.cases, config.columns, config.command, "the run", {"identity": asdict(config)})
     for rule in rules:
@@ -82,8 +82,8 @@ def _check_rules(config: "RunConfig", rules: "Sequence[Rule]") -> None:
 
 def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict | None":
     """By --require."""
-    from attrcert.reporting.gates import judge_table
-    from attrcert.reporting.runfiles import table_of
+    from attrcert.reporting.gating.gates import judge_table
+    from attrcert.saved.runfiles import table_of
 
     if not rules:
         return None
@@ -118,8 +118,8 @@ def _as_json(
     run: "Run", rows: "list[Row]", summary: "Summary", verdict: "Verdict | None", *, auc: bool
 ) -> "dict[str, Any]":
     """What the tables show, and every row."""
-    from attrcert.reporting.attack_summaries import areas, summarise_attacks
-    from attrcert.reporting.verdict_texts import verdict_json
+    from attrcert.reporting.gating.verdict_texts import verdict_json
+    from attrcert.reporting.summaries.attacks import areas, summarise_attacks
 
     empty = {column.name: None for column in run.config.columns}
     whole = {
@@ -136,7 +136,7 @@ def _as_json(
 
 def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
     """What the table shows."""
-    from attrcert.reporting.cases import summarise_cases
+    from attrcert.reporting.summaries.cases import summarise_cases
 
     if run.config.command not in ("max-eps", "smooth"):
         return asdict(summary)
@@ -146,9 +146,9 @@ def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[st
 
 def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | None", *, auc: bool) -> "Summary":
     """The result on stdout."""
-    from attrcert.records import to_csv
-    from attrcert.reporting.overviews import overview
-    from attrcert.reporting.summaries import markdown, summarise
+    from attrcert.reporting.summaries.bounds import markdown, summarise
+    from attrcert.reporting.summaries.overviews import overview
+    from attrcert.saved.records import to_csv
 
     summary = summarise(rows, run.facts())
     if format_ == "csv":

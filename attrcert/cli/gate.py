@@ -9,11 +9,11 @@ import typer
 
 from attrcert.cli.console import put, talk
 from attrcert.errors import UsageError
-from attrcert.files import cannot_write, check_target, write_text
+from attrcert.saved.files import cannot_write, check_target, write_text
 
 if TYPE_CHECKING:
-    from attrcert.reporting.gates import Gate
-    from attrcert.reporting.verdicts import Verdict
+    from attrcert.reporting.gating.gates import Gate
+    from attrcert.reporting.gating.verdicts import Verdict
 
 RULES, BASELINE, OUTPUT = "Rules", "Baseline", "Output"
 FORMATS = ("table", "json", "markdown")
@@ -128,7 +128,7 @@ def gate(
     Exit codes: 0 all hold, 1 a rule failed or was refuted, 2 a rule cannot be read or judged, 4 a run is incomplete.
     Where GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
     """
-    from attrcert.reporting.gates import judge_files
+    from attrcert.reporting.gating.gates import judge_files
 
     shape = _format(format_, json_=json_, markdown=markdown)
     given: dict[str, Any] = {
@@ -163,20 +163,20 @@ def _format(format_: str, *, json_: bool, markdown: bool) -> str:
 
 
 def _demands(texts: list[str] | None) -> tuple[Any, ...]:
-    from attrcert.reporting.gates import Demand
+    from attrcert.reporting.gating.gates import Demand
 
     return tuple(Demand(text) for text in texts or ())
 
 
 def _waivers(texts: list[str] | None) -> tuple[Any, ...]:
-    from attrcert.reporting.verdicts import Waiver
+    from attrcert.reporting.gating.verdicts import Waiver
 
     return tuple(Waiver.parse(text) for text in texts or ())
 
 
 def _merged(config: Path | None, lists: dict[str, Any], limits: dict[str, Any]) -> "Gate":
     """The command line adds to the configuration's lists, except that its baseline and its numbers come first."""
-    from attrcert.reporting.gates import Gate, read_gate
+    from attrcert.reporting.gating.gates import Gate, read_gate
 
     read = read_gate(config) if config else {}
     added = {name: (*read.get(name, ()), *value) for name, value in lists.items()}
@@ -185,7 +185,7 @@ def _merged(config: Path | None, lists: dict[str, Any], limits: dict[str, Any]) 
 
 def _check(path: Path | None) -> None:
     """A report replaces a report, and nothing else."""
-    from attrcert.reporting.verdict_texts import JUNIT_MARK
+    from attrcert.reporting.gating.verdict_texts import JUNIT_MARK
 
     if path is None or not os.path.isdir(path.parent):  # which is told after the verdict
         return
@@ -201,7 +201,7 @@ def _check(path: Path | None) -> None:
 
 def _write(verdict: "Verdict", path: Path | None) -> None:
     """The reports beside stdout."""
-    from attrcert.reporting.verdict_texts import junit, step_summary, verdict_markdown
+    from attrcert.reporting.gating.verdict_texts import junit, step_summary, verdict_markdown
 
     if path is not None:
         write_text(path, junit(verdict))
@@ -230,7 +230,7 @@ def _add_to(path: Path, text: str) -> None:
 
 def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
     """The verdict on stdout, or as talk where stdout holds something else."""
-    from attrcert.reporting.verdict_texts import verdict_json, verdict_markdown, verdict_table
+    from attrcert.reporting.gating.verdict_texts import verdict_json, verdict_markdown, verdict_table
 
     if shape == "json":
         put(json.dumps(verdict_json(verdict), indent=1))

@@ -9,7 +9,7 @@ from attrcert.cli.execution import execute, say
 from attrcert.cli.groups import Context, said, with_groups
 from attrcert.cli.smoothing import SmoothGroup, ThresholdGroup
 from attrcert.errors import UsageError
-from attrcert.running.config import MaxEpsConfig, RunConfig
+from attrcert.running.settings.config import MaxEpsConfig, RunConfig
 from attrcert.vocabulary import round_down
 
 
@@ -67,7 +67,7 @@ def _global(F: float, sigma: float, deviations: tuple[float, ...], results: opti
     if not deviations or not F > 0:
         raise UsageError("--smoothgrad-lipschitz needs F > 0 and at least one --max-deviation")
 
-    from attrcert.certificates.smoothgrad_lipschitz import SmoothGradLipschitz
+    from attrcert.bounds.smoothed.smoothgrad_lipschitz import SmoothGradLipschitz
 
     bound = SmoothGradLipschitz(F, sigma)
     found = [(deviation, bound.largest_eps(deviation)) for deviation in deviations]

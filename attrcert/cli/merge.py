@@ -20,7 +20,7 @@ def merge(
     Files of different runs are refused, with what differs. Missing samples are told, with exit code 4; the run's own command
     without --shard, with --out and --resume, computes them.
     """
-    from attrcert.reporting.merging import merge as join
+    from attrcert.saved.merging import merge as join
     from attrcert.vocabulary import indices_text
 
     if any(file.resolve() == out.resolve() for file in files):

@@ -51,8 +51,8 @@ def min_radius(
         return
     if noise != "uniform":
         raise UsageError(f"--published is for uniform noise, got {noise}")
-    from attrcert.running.runs import input_size
-    from attrcert.running.smoothing import published_radii
+    from attrcert.running.evaluating.smoothing import published_radii
+    from attrcert.running.opening.runs import input_size
 
     found, promise = published_radii(config, input_size(spec), published), "published; not a certificate"
     say(

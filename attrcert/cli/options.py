@@ -9,7 +9,7 @@ import typer
 
 from attrcert.errors import UsageError
 from attrcert.loading.files import DEFAULT_MAX_INPUT
-from attrcert.running.config import (
+from attrcert.running.settings.config import (
     DEFAULT_MAX_HOURS,
     DEFAULT_MEMORY,
     DEFAULT_RADIUS,
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from attrcert.columns import Column, Row
     from attrcert.loading.checkpoints import ModelSpec
     from attrcert.loading.datasets import DataSpec
-    from attrcert.reporting.rules import Rule
-    from attrcert.running.engines import Engine
-    from attrcert.running.runs import RunOptions
+    from attrcert.reporting.gating.rules import Rule
+    from attrcert.running.engines.engine import Engine
+    from attrcert.running.opening.runs import RunOptions
 
 METHOD, SOLVER, MODEL, DATA, RUN, OUTPUT = "Method", "Solver", "Model", "Data", "Run", "Output"
 FORMATS = ("table", "json", "csv", "markdown")
@@ -398,7 +398,7 @@ class RunGroup:
         return {"dtype": self.dtype, "seed": self.seed}
 
     def options(self) -> "RunOptions":
-        from attrcert.running.runs import RunOptions
+        from attrcert.running.opening.runs import RunOptions
 
         sharing = self.workers if self.engine == "local" else 1
         return RunOptions(
@@ -415,7 +415,7 @@ class RunGroup:
         """Who computes."""
         from functools import partial
 
-        from attrcert.running.engines import Here, Spread
+        from attrcert.running.engines.engine import Here, Spread
 
         if self.engine not in ENGINES:
             raise UsageError(f"--engine must be one of {', '.join(ENGINES)}, got {self.engine!r}")
@@ -424,12 +424,12 @@ class RunGroup:
                 raise UsageError("--ray-address and --gpus-per-worker go with --engine ray")
             if self.workers == 1:
                 return Here()
-            from attrcert.running.local_workers import Processes
+            from attrcert.running.engines.local_workers import Processes
 
             return Spread(partial(Processes, workers=self.workers), self.workers)
         try:
-            from attrcert.running.apart import Apart
-            from attrcert.running.ray_workers import Actors
+            from attrcert.running.engines.apart import Apart
+            from attrcert.running.engines.ray_workers import Actors
         except ModuleNotFoundError as error:
             raise UsageError("--engine ray needs Ray", hint="pip install 'attrcert[ray]'") from error
         return Apart(partial(Actors, address=self.ray_address, gpus=self.gpus_per_worker), self.workers)
@@ -484,9 +484,9 @@ class OutputGroup:
 
         A filter on what the cases do not tell is left to the judgement.
         """
-        from attrcert.reporting.rules import parse_rule
-        from attrcert.reporting.runfiles import table_of
-        from attrcert.reporting.selections import applies, no_run_has
+        from attrcert.reporting.gating.rules import parse_rule
+        from attrcert.reporting.gating.selections import applies, no_run_has
+        from attrcert.saved.runfiles import table_of
 
         rules = tuple(parse_rule(text) for text in self.require or ())
         expected = table_of([{"index": 0, "status": "ok", **case} for case in cases], columns, "", "the run")

@@ -7,10 +7,10 @@ import typer
 
 from attrcert.cli.console import put, talk
 from attrcert.errors import UsageError
-from attrcert.files import cannot_write, check_target, make_folder, write_bytes, write_text
+from attrcert.saved.files import cannot_write, check_target, make_folder, write_bytes, write_text
 
 if TYPE_CHECKING:
-    from attrcert.reporting.pages import Page
+    from attrcert.reporting.pages.content import Page
 
 FORMATS = ("html", "markdown")
 PLOT_FORMATS = ("png", "svg")
@@ -54,7 +54,7 @@ def report(
 
     Pictures need `attack --save-deltas`, Jacobians `bound --save-jacobian`. Several runs are put side by side.
     """
-    from attrcert.reporting.pages import make_page
+    from attrcert.reporting.pages.content import make_page
 
     if format_ not in FORMATS:
         raise UsageError(f"--format must be one of {', '.join(FORMATS)}, got {format_!r}")
@@ -69,7 +69,7 @@ def report(
 
 def _check(target: Path) -> None:
     """A report replaces a report, and nothing else."""
-    from attrcert.reporting.documents import is_report
+    from attrcert.reporting.pages.documents import is_report
 
     check_target(target)
     try:
@@ -80,7 +80,7 @@ def _check(target: Path) -> None:
 
 
 def _write(page: "Page", target: Path | None, format_: str) -> None:
-    from attrcert.reporting.documents import html, text
+    from attrcert.reporting.pages.documents import html, text
 
     content = html(page) if format_ == "html" else text(page)
     if target is None:
@@ -95,7 +95,7 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
 def _draw(page: "Page", folder: Path) -> None:
     from itertools import product
 
-    from attrcert.reporting.figures import MARK
+    from attrcert.reporting.pages.figures import MARK
 
     make_folder(folder)
     files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attrcert.arrays import JACOBIANS, delta_key, jacobian_file
 from attrcert.cli.console import stderr, talk
 from attrcert.cli.options import OutputGroup
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
-from attrcert.files import remove
 from attrcert.foreign import shell
-from attrcert.manifests import COMPLETE, RUNNING
+from attrcert.saved.arrays import JACOBIANS, delta_key, jacobian_file
+from attrcert.saved.files import remove
+from attrcert.saved.manifests import COMPLETE, RUNNING
 
 if TYPE_CHECKING:
-    from attrcert.rowfiles import RowFile
-    from attrcert.running.deltas import DeltaFile
-    from attrcert.running.engines import Engine
-    from attrcert.running.runs import Run, RunOptions
+    from attrcert.running.engines.engine import Engine
+    from attrcert.running.opening.runs import Run, RunOptions
+    from attrcert.saved.deltas import DeltaFile
+    from attrcert.saved.rowfiles import RowFile
 
 DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}
 
@@ -40,7 +40,7 @@ def compute(
     jacobians: Sequence[int] = (),
 ) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
-    from attrcert.running.engines import Order
+    from attrcert.running.engines.engine import Order
 
     quiet, total = results.quiet, len(run.data.indices)
     warn = _silent if quiet else _warn
@@ -84,11 +84,11 @@ class _Books:
         """Nothing is removed before all that is there was seen to be ours, and this run's where it is resumed."""
         out, resume, overwrite = results.out, results.resume, results.overwrite
         if deltas:
-            from attrcert.running.deltas import DeltaFile
+            from attrcert.saved.deltas import DeltaFile
 
             self.kept = DeltaFile(deltas, resume=resume, overwrite=overwrite)
         if out:
-            from attrcert.reporting.array_files import check_replaceable
+            from attrcert.saved.array_files import check_replaceable
 
             jacobians = jacobian_file(out)
             check_replaceable(jacobians, JACOBIANS, overwrite=resume or overwrite)
@@ -121,7 +121,7 @@ class _Books:
         if self.kept:
             self.kept.finish()
         if jacobians and self.file:
-            from attrcert.running.jacobians import write_jacobians
+            from attrcert.running.keeping.jacobians import write_jacobians
 
             for failed in write_jacobians(run, jacobians, jacobian_file(self.file.path)):
                 talk(failed, style="yellow")
@@ -165,7 +165,7 @@ def _books(total: int) -> Iterator[_Books]:
 
 def _check_summary(command: str, file: "RowFile") -> None:
     """Rows of an earlier run must be such that this one can show them in the end."""
-    from attrcert.reporting.overviews import overview_of_file
+    from attrcert.reporting.summaries.overviews import overview_of_file
 
     try:
         if file.rows:
@@ -178,7 +178,7 @@ def _as_begun(
     run: "Run", asked: "RunOptions", engine: "Engine", file: "RowFile | None", warn: Callable[[str], None]
 ) -> "tuple[Run, int]":
     """The run and how many samples go together: as before where it is resumed, so that what is left comes out as it would have."""
-    from attrcert.running.engines import fitting
+    from attrcert.running.engines.engine import fitting
 
     size = fitting(run, engine)
     if file is None:

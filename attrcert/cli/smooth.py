@@ -11,8 +11,8 @@ from attrcert.cli.execution import incomplete
 from attrcert.cli.groups import Context, said, with_groups
 from attrcert.cli.smoothing import SmoothGroup
 from attrcert.errors import UsageError
-from attrcert.files import check_target, make_folder
-from attrcert.locks import Lock
+from attrcert.saved.files import check_target, make_folder
+from attrcert.saved.locks import Lock
 
 
 @with_groups
@@ -57,8 +57,8 @@ def smooth(
     if len(config.spread) > 1:
         raise UsageError(f"smooth takes one radius or sigma, got {len(config.spread)}")
 
-    from attrcert.running.heatmaps import check_pictures, holds_maps, write_maps, write_pictures
-    from attrcert.running.runs import open_run
+    from attrcert.running.keeping.heatmaps import check_pictures, holds_maps, write_maps, write_pictures
+    from attrcert.running.opening.runs import open_run
 
     if out.exists() and not holds_maps(out):
         raise UsageError(f"{out} is not a file of maps that attrcert wrote, and is not overwritten")

@@ -9,7 +9,7 @@ import typer
 from attrcert.cli.groups import said
 from attrcert.cli.options import MethodGroup, RunGroup, words
 from attrcert.errors import UsageError
-from attrcert.running.config import (
+from attrcert.running.settings.config import (
     BEST_SPREADS,
     CONFIDENCE_NAMES,
     DEFAULT_RADIUS,

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from attrcert.errors import CheckpointError, ModelError, UsageError
 from attrcert.loading import bundled, metadata
 from attrcert.loading.architectures import build, is_safe_to_name
-from attrcert.loading.classifier import Classifier
 from attrcert.loading.files import DEFAULT_MAX_INPUT, capped, readable, regular, sha256
+from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
 from attrcert.vocabulary import shortened, some
 

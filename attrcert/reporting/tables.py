@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attrcert.foreign import printable, printable_lines
-from attrcert.reporting.summaries import WORDS, TextTable
+from attrcert.reporting.summaries.bounds import WORDS, TextTable
 
 STYLES = {"passed": "green", "failed": "bold red", "refuted": "bold red", "error": "bold red", "incomplete": "yellow"}
 

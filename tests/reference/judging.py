@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attrcert.columns import COLUMNS
-from attrcert.records import to_csv
+from attrcert.saved.records import to_csv
 
 CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")
 _DERIVATIVE = {

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from attrcert.loading.classifier import Classifier
+from attrcert.networks.classifier import Classifier
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "softplus": lambda: nn.Softplus(3.0),

@@ -1,0 +1,1 @@
+"""Ascent within a ball: the loop, its steps, the ball."""

@@ -1,0 +1,1 @@
+"""Bounds of the linearised attribution, and what is measured beside them."""

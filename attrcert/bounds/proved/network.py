@@ -1,0 +1,136 @@
+"""The intermediate form: a network as steps, each an affine operation, an activation, or a sum of earlier steps.
+
+What the bounds need of it is one reverse sweep, `pull`: vectors on the results of a step are carried back through the transposed
+operations to the input, and at each activation the caller says what becomes of them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.bounds.proved.affine import Operation, Shape
+from attrcert.bounds.proved.curves import Curve
+
+
+@dataclass(frozen=True)
+class Carried:
+    """k vectors of each sample, and a box around all of them: entry i of a vector is off by at most radius_i.
+
+    c is 1 where all samples have the same vectors.
+    """
+
+    centre: Float[Tensor, "c k n"]
+    radius: Float[Tensor, "b n"] | None = None
+
+    def __add__(self, other: "Carried") -> "Carried":
+        both = [radius for radius in (self.radius, other.radius) if radius is not None]
+        return Carried(self.centre + other.centre, sum(both[1:], both[0]) if both else None)
+
+
+AtActivation = Callable[
+    [int, Carried | None], Carried | None
+]  # at an activation: what its input gets from its result's vectors
+
+
+@dataclass(frozen=True)
+class Step:
+    """`inputs` are numbers of earlier steps; with neither operation nor curve it is the input, or the sum of its inputs."""
+
+    inputs: tuple[int, ...]
+    shape: Shape
+    operation: Operation | None = None
+    curve: Curve | None = None
+
+    @property
+    def size(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def moves(self) -> bool:
+        """Whether it only moves entries, so that its result may be a view of its input."""
+        return getattr(self.operation, "moves", False)
+
+    @property
+    def terms(self) -> int:
+        """How many entries of its input a result sums at most, and results an entry goes into."""
+        return 0 if self.operation is None else self.operation.terms
+
+    @property
+    def lost(self) -> Tensor | float:
+        """What rounding took of its bias when that was computed."""
+        return getattr(self.operation, "lost", 0.0)
+
+    @cached_property
+    def magnitude(self) -> Operation:
+        """The operation with the moduli of its weights."""
+        assert self.operation is not None
+        return self.operation.absolute()
+
+
+@dataclass(frozen=True)
+class Network:
+    """Steps in an order in which they can be computed; the first is the input, the last gives the logits."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def curves(self) -> tuple[int, ...]:
+        """The numbers of the activations."""
+        return tuple(i for i, step in enumerate(self.steps) if step.curve is not None)
+
+    @property
+    def inputs(self) -> int:
+        return self.steps[0].size
+
+    def curve(self, activation: int) -> Curve:
+        found = self.steps[activation].curve
+        assert found is not None
+        return found
+
+    def before(self, activation: int) -> int:
+        """The step that an activation is applied to."""
+        return self.steps[activation].inputs[0]
+
+    def values(self, x: Float[Tensor, "b *shape"]) -> list[Tensor]:
+        """The result of every step."""
+        found = [x]
+        for step in self.steps[1:]:
+            parts = [found[i] for i in step.inputs]
+            if step.curve is not None:
+                found.append(step.curve.value(parts[0]))
+            else:
+                found.append(sum(parts[1:], parts[0]) if step.operation is None else step.operation.apply(parts[0]))
+        return found
+
+    def pull(self, start: int, given: Carried | None, bend: AtActivation) -> Carried | None:
+        """Vectors on the result of step `start`, carried back to the input; None stands for zeros.
+
+        `bend` is asked at every activation before `start`, the last one first.
+        """
+        waiting = {start: given}
+        for i in range(start, 0, -1):
+            step, carried = self.steps[i], waiting.pop(i, None)
+            if step.curve is not None:
+                carried = bend(i, carried)
+            elif step.operation is not None and carried is not None:
+                carried = self._transposed(step, carried)
+            if carried is None:
+                continue
+            for j in step.inputs:
+                there = waiting.get(j)
+                waiting[j] = carried if there is None else there + carried
+        return waiting.get(0)
+
+    def _transposed(self, step: Step, carried: Carried) -> Carried:
+        assert step.operation is not None
+        shape = self.steps[step.inputs[0]].shape
+        c, k, _ = carried.centre.shape
+        centre = step.operation.adjoint(carried.centre.reshape(c * k, *step.shape), shape).reshape(c, k, -1)
+        if carried.radius is None:
+            return Carried(centre)
+        radius = step.magnitude.adjoint(carried.radius.reshape(-1, *step.shape), shape)
+        return Carried(centre, radius.flatten(1))

@@ -1,0 +1,81 @@
+"""A network at its points x: z, the slopes s'(z), the sensitivities F = df/da and the Jacobians B = dz/dx, exact but for rounding."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.bounds.proved.network import AtActivation, Carried, Network
+from attrcert.bounds.proved.rounding import Doubt, doubts
+
+ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed in
+
+
+@dataclass(frozen=True)
+class Point:
+    """By the number of the activation; `explained` is the unit vector of the explained logit, `gradient` its gradient.
+
+    `doubt` is what rounding leaves open. B has the slopes as they were computed.
+    """
+
+    network: Network
+    explained: Float[Tensor, "b k"]
+    z: dict[int, Float[Tensor, "b n"]]
+    slope: dict[int, Float[Tensor, "b n"]]
+    F: dict[int, Float[Tensor, "b n"]]
+    gradient: Float[Tensor, "b d"]
+    B: dict[int, Float[Tensor, "c n d"]]
+    doubt: Doubt
+
+
+def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
+    point = without_jacobians(network, x, classes)
+    slope = point.slope
+
+    def straight(i: int, carried: Carried | None) -> Carried | None:
+        return None if carried is None else Carried(slope[i][:, None] * carried.centre)
+
+    B = {
+        i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, len(x), like=x)], dim=1)
+        for i in slope
+    }
+    return replace(point, B=B)
+
+
+def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
+    """The same without B, which is most of the work."""
+    values = network.values(x)
+    z = {i: values[network.before(i)].flatten(1) for i in network.curves}
+    slope = {i: network.curve(i).slope(z[i]) for i in z}
+    F = {i: torch.zeros_like(z[i]) for i in z}
+
+    def sensitivity(i: int, carried: Carried | None) -> Carried | None:
+        if carried is None:
+            return None
+        F[i] = carried.centre[:, 0]
+        return Carried((slope[i] * F[i])[:, None])
+
+    one = torch.nn.functional.one_hot(classes, network.steps[-1].size).to(x)
+    pulled = network.pull(len(network.steps) - 1, Carried(one[:, None]), sensitivity)
+    gradient = torch.zeros_like(x.flatten(1)) if pulled is None else pulled.centre[:, 0]
+    return Point(network, one, z, slope, F, gradient, {}, doubts(network, values, slope, one))
+
+
+def unit_rows(network: Network, activation: int, samples: int, *, like: Tensor) -> Iterator[Float[Tensor, "k n"]]:
+    """The unit vectors of an activation's input, as many at a time as fit."""
+    before = network.before(activation)
+    n, widest = network.steps[before].size, max(step.size for step in network.steps[: before + 1])
+    at_once = max(1, ELEMENTS // (samples * widest))
+    for start in range(0, n, at_once):
+        block = like.new_zeros(min(at_once, n - start), n)
+        block.diagonal(start).fill_(1.0)
+        yield block
+
+
+def rows(network: Network, activation: int, units: Float[Tensor, "k n"], bend: AtActivation) -> Float[Tensor, "c k d"]:
+    """The rows of the derivative of an activation's input that belong to some unit vectors."""
+    pulled = network.pull(network.before(activation), Carried(units[None]), bend)
+    assert pulled is not None  # every step is reached from the input
+    return pulled.centre

@@ -1,0 +1,197 @@
+"""max |grad f(x + delta) - grad f(x)| over a ball, from secants: a bound for every delta, close where the ball is small.
+
+Let a_l = s(z_l) be the activations of f, z_l affine in x and in earlier a_m. Write D for a change from x to x' = x + delta. Then
+D a_l = sigma_l D z_l with sigma_l a secant of s, and D s'(z_l) = kappa_l D z_l with kappa_l a secant of s'. By the product rule with the
+slope at x and the sensitivity F_l = df/da_l at x',
+
+    D (s'(z_l) F_l) = kappa_l F_l(x') D z_l + s'(z_l(x)) D F_l,
+
+and unrolling it from the output to the input,
+
+    D grad f = sum_l B_l^T diag(kappa_l F_l(x')) D z_l,        B_l = dz_l/dx at x, exactly.                            (1)
+
+Nothing is dropped: (1) is an identity. What is not known are sigma_l, kappa_l and F_l(x'), and each lies in an interval:
+
+- D z_l = C_l delta + sum_{m<l} N_lm e_m with C_l, N_lm the Jacobians at the centres of the secants sigma, and
+  |e_m| <= rad(sigma_m) |D z_m|. Row by row this bounds |D z_l| by r_l, and so the secants of layer l (forward).
+- D F_l obeys (1) from layer l on: D F_l = U_l delta + errors, which bounds F_l(x') (backward), intersected with interval arithmetic.
+- q_l = kappa_l F_l(x') then lies in an interval, and with its centres (1) is a matrix: D grad f = M delta + errors.
+
+The errors are sums of B_l^T (q_l - centre) D z_l and R_m^T e_m, R_m the Jacobian from e_m to the result. Each is bounded by
+Cauchy-Schwarz with weights, |sum_j u_j w_j v_j| <= |sqrt(w) u| |sqrt(w) v|, by norms that are proved, or row by row.
+
+z, s'(z), F and the products of matrices are known up to rounding (`rounding`). Secants and F are taken over all that they may be; the slope
+at x, off by ds, adds ds D F_l to (1); products with B, C and what follows from them are off by a share of their paths' moduli. The last two
+are carried back to the input entry by entry (`lost`).
+
+As eps -> 0 all radii vanish and M -> H(x): in l2 the bound tends to xi_max eps, in linf to the scaled bound. Without activations
+it is 0.
+
+Departures: MATH 12 integrates a bound K(r) of the Hessian's norm over radii. Here one side of every product is exact, and secants
+from x are half as wide as the ranges of derivatives: on third-party networks the bound is 1.5 to 4 times smaller at eps = 0.1.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.bounds.proved.curves import Range, bends, secants, slopes
+from attrcert.bounds.proved.network import Carried
+from attrcert.bounds.proved.point import Point, rows, unit_rows
+from attrcert.bounds.proved.reach import Reach, length
+from attrcert.linalg.proofs import gram_norm, times
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What holds of an activation over the ball: D z = C delta + e with |e| <= error, |D z| <= each."""
+
+    C: Float[Tensor, "c n d"]
+    error: Float[Tensor, "b n"]
+    each: Float[Tensor, "b n"]
+    sigma: Range
+    kappa: Range
+    slopes: Range
+    together: Float[Tensor, " b"]  # at least |sqrt(rad(sigma)) D z|_2
+
+
+@dataclass(frozen=True)
+class Change:
+    """D grad f = M delta + errors over the ball; `each` bounds its entries, `lost` what rounding takes of them."""
+
+    point: Point
+    reach: Reach
+    layers: dict[int, Layer]
+    q: dict[int, Range]
+    M: Float[Tensor, "b d d"]
+    each: Float[Tensor, "b d"]
+    lost: Float[Tensor, "b d"]
+
+    def errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
+        """At least |scale * errors|_2."""
+        total = self.reach.radius.new_zeros(len(self.reach.radius))
+
+        def add(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, norm: Tensor, together: Tensor) -> None:
+            """|scale A^T v|_2 for |v| <= weights |D z|; `norm` is that of sqrt(weights) A scale."""
+            nonlocal total
+            apart = (weights * each * (A if scale is None else A * scale[:, None]).norm(dim=2)).sum(dim=1)
+            total = total + torch.minimum(norm * together, apart)
+
+        def onwards(i: int, carried: Carried | None) -> Carried | None:
+            layer, B, q = self.layers[i], self.point.B[i], self.q[i]
+            norm = gram_norm(B, q.radius, scale)
+            known = norm if scale is None and layer.C is B else None
+            together = self.reach.weighted(layer.C, q.radius, layer.error, layer.each, norm=known)
+            add(B, q.radius, layer.each, norm, together)
+            centre = q.centre[:, None] * B.mT
+            if carried is not None:
+                R, spread = carried.centre.mT, layer.sigma.radius
+                add(R, spread, layer.each, gram_norm(R, spread, scale), layer.together)
+                centre = centre + layer.sigma.centre[:, None] * carried.centre
+            return Carried(centre)
+
+        network = self.point.network
+        network.pull(len(network.steps) - 1, None, onwards)
+        return total + length(self.lost if scale is None else self.lost * scale)
+
+
+def change(point: Point, reach: Reach) -> Change:
+    """The change of the gradient over the ball around each point."""
+    layers: dict[int, Layer] = {}
+    for i in point.network.curves:
+        layers[i] = _forward(point, i, reach, layers)
+    F, by_intervals = _intervals(point, layers)
+    q: dict[int, Range] = {}
+    turned: dict[int, Tensor] = {}  # at least |D F|
+
+    def backwards(i: int, carried: Carried | None) -> Carried | None:
+        layer, known = layers[i], point.F[i]
+        away = torch.zeros_like(known) if carried is None or carried.radius is None else carried.radius
+        turned[i] = moved = away if carried is None else away + reach.each_row(carried.centre.mT)
+        near = Range(known - moved, known + moved).meet(F[i]).join(Range(known, known))  # x itself, despite rounding
+        q[i] = layer.kappa * near.widened(point.doubt.F[i])
+        centre = q[i].centre[:, None] * layer.C.mT
+        if carried is not None:
+            centre = centre + point.slope[i][:, None] * carried.centre
+        radius = q[i].centre.abs() * layer.error + q[i].radius * layer.each + point.slope[i].abs() * away
+        radius = radius + point.doubt.slope[i] * moved
+        return Carried(centre, radius)
+
+    pulled = point.network.pull(len(point.network.steps) - 1, None, backwards)
+    if pulled is None or pulled.radius is None:  # no activation: grad f is constant
+        nothing = torch.zeros_like(point.gradient)
+        return Change(point, reach, layers, q, torch.diag_embed(nothing), nothing, nothing)
+    M = pulled.centre.mT.expand(len(point.gradient), -1, -1)
+    lost = _lost(point, reach, q, turned)
+    each = torch.minimum(reach.each_row(M) + pulled.radius + lost, by_intervals)
+    return Change(point, reach, layers, q, M, each, lost)
+
+
+def _lost(point: Point, reach: Reach, q: dict[int, Range], turned: dict[int, Tensor]) -> Float[Tensor, "b d"]:
+    """What rounding takes of each entry of the gradient's change."""
+    doubt = point.doubt
+
+    def rounded(i: int, carried: Carried | None) -> Carried | None:
+        products = doubt.unit * q[i].largest * doubt.paths[i] * reach.radius[:, None]
+        here = products + doubt.slope[i] * turned[i]
+        if carried is not None and carried.radius is not None:
+            here = here + (point.slope[i].abs() + doubt.slope[i]) * carried.radius
+        return Carried(torch.zeros_like(here)[:, None], here)
+
+    network = point.network
+    pulled = network.pull(len(network.steps) - 1, None, rounded)
+    assert pulled is not None
+    assert pulled.radius is not None
+    return pulled.radius
+
+
+def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> Layer:
+    """Layer i from the layers before it."""
+    network, z = point.network, point.z[i]
+    parts, errors, bent = [], [], False
+    for units in unit_rows(network, i, len(z), like=z):
+        off = z.new_zeros(len(z), len(units))
+
+        def centred(m: int, carried: Carried | None) -> Carried | None:
+            nonlocal off, bent
+            if carried is None:
+                return None
+            bent = True
+            N, layer = carried.centre, layers[m]
+            apart = times(N.abs(), layer.sigma.radius * layer.each)
+            together = times(N.square(), layer.sigma.radius).sqrt() * layer.together[:, None]
+            off = off + torch.minimum(apart, together)
+            return Carried(layer.sigma.centre[:, None] * N)
+
+        parts.append(rows(network, i, units, centred))
+        errors.append(off)
+    # without an activation before it, C is B
+    C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
+    error = error + point.doubt.unit * point.doubt.paths[i] * reach.radius[:, None]
+    each = reach.each_row(C) + error
+    curve, off = network.curve(i), point.doubt.z[i]
+    sigma = secants(curve, z, each, off)
+    together = reach.weighted(C, sigma.radius, error, each)
+    return Layer(C, error, each, sigma, bends(curve, z, each, off), slopes(curve, z, each, off), together)
+
+
+def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range], Float[Tensor, "b d"]]:
+    """F_l and |D grad f| over the ball by interval arithmetic alone: better where the ball is large."""
+    F = {i: Range(known, known) for i, known in point.F.items()}
+
+    def boxed(i: int, carried: Carried | None) -> Carried | None:
+        if carried is None or carried.radius is None:
+            return None
+        centre = carried.centre[:, 0]
+        F[i] = Range(centre - carried.radius, centre + carried.radius)
+        moved = layers[i].slopes * F[i]
+        return Carried(moved.centre[:, None], moved.radius)
+
+    network = point.network
+    given = Carried(point.explained[:, None], point.doubt.unit * point.explained)  # the roundings of all that follows
+    found = network.pull(len(network.steps) - 1, given, boxed)
+    if found is None or found.radius is None:
+        return F, torch.zeros_like(point.gradient)
+    return F, (found.centre[:, 0] - point.gradient).abs() + found.radius + point.doubt.gradient

@@ -1,0 +1,1 @@
+"""Rules over rows, and what is said of them."""

@@ -1,0 +1,270 @@
+"""Figures that attacks exceeded: a bound of a sample is refuted where an attack on the same sample, model and attribution reached more
+inside its ball.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from attrcert.columns import Cell, guarantees
+from attrcert.reporting.gating.rules import Figure
+from attrcert.reporting.gating.selections import Selection, measured, statistic
+from attrcert.saved.runfiles import RunTable
+from attrcert.vocabulary import Guarantee
+
+DEVIATIONS = ("T_e", "T_e_corrected", "T_e_ball", "T_e_label", "T_proved", "T_e_scaled", "T_e_rowsums", "T_e_corollary")
+ANGLES = ("T_c_deg", "T_c_corrected_deg", "angle_proved_deg")
+INVERTED = "eps_max"  # the size of a ball in which a threshold is kept
+EVIDENCE = (  # columns that are read beside the judged ones
+    "T_hat_e", "T_hat_c_deg", "T_hat_floor", "violated", "violated_proved", "g_norm", "label", "predicted", "target",
+)  # fmt: skip
+# what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
+ROUNDING = {"float32": 2e-6, "float64": 1e-13}
+SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
+SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
+MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
+DATA = ("dataset_sha256", "resize", "crop", "channels")
+NAMES = {
+    "checkpoint_sha256": "checkpoint",
+    "arch_sha256": "arch",
+    "dataset_sha256": "dataset",
+}  # where nothing was hashed
+WORST = 5  # samples that are named
+
+
+@dataclass(frozen=True)
+class Refutation:
+    """Of how many of the judged samples attacks exceeded a figure, by how much at most, and which attacks; `put_in` is the statistic
+    with what they reached in place of these figures, `promised` says that the figure was a guarantee.
+    """
+
+    column: str
+    claim: str
+    run: str
+    samples: int
+    judged: int
+    excess: float
+    unit: str
+    by: tuple[str, ...]
+    worst: tuple[tuple[int, str], ...]
+    put_in: float | None
+    promised: bool
+
+    def __str__(self) -> str:
+        return (
+            f"attacks exceeded {self.claim} on {self.samples} of {self.judged} samples, by up to {self.excess:.3g}{self.unit} "
+            f"({'; '.join(self.by)})"
+        )
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """Within `size` of sample `index` the map does not move, or turn, by more than `limit`."""
+
+    index: int
+    size: float
+    turned: bool
+    limit: float
+
+
+@dataclass(frozen=True)
+class _Reached:
+    """How far an attack of that size moved and turned the map of a sample, and what of that rounding may have done, relative to the
+    map's `length`.
+    """
+
+    source: str
+    attack: str
+    size: float
+    place: int
+    moved: float
+    turned: float | None
+    rounding: float
+    length: float
+
+    def figure(self, claim: _Claim) -> float:
+        return float(self.turned or 0) if claim.turned else self.moved
+
+    def excess(self, claim: _Claim) -> float:
+        """By how much the claim was exceeded; 0 where rounding alone could have done it."""
+        allowed = claim.limit + self.rounding * self.length
+        if claim.turned:  # the rounding of the deviation, as an angle
+            sine = math.sin(math.radians(min(claim.limit, 90.0))) + self.rounding
+            allowed = max(claim.limit, math.degrees(math.asin(min(1.0, sine))))
+        return self.figure(claim) - claim.limit if self.figure(claim) > allowed else 0.0
+
+
+class Evidence:
+    """What the attacks in some runs reached."""
+
+    def __init__(self, tables: Iterable[RunTable]) -> None:
+        self.tables = [_Attacks(table) for table in tables if table.command == "attack"]
+
+    def against(self, figure: Figure, selection: Selection, table: RunTable) -> tuple[Refutation, ...]:
+        """Of each column that a figure's numbers come from, if any of its samples was refuted."""
+        attacks = [one for one in self.tables if one.samples and one.speaks_of(table)]
+        found = (_refutation(figure, name, selection, table, attacks) for name in measured(figure) if attacks)
+        return tuple(one for one in found if one is not None)
+
+
+@dataclass(frozen=True)
+class _Attacks:
+    """The rows of an attack that say something about the bounds of the model that was bounded."""
+
+    table: RunTable
+
+    @cached_property
+    def samples(self) -> Mapping[int, list[_Reached]]:
+        """By index; rows that were measured on another network (--measure-on relu) are no evidence."""
+        cells = self.table.cells
+        found: dict[int, list[_Reached]] = {}
+        if "T_hat_e" not in cells:
+            return {}
+        usual = ROUNDING.get(str(_identity(self.table).get("dtype")), ROUNDING["float32"])
+        for place in range(len(self.table)):
+            moved, size = cells["T_hat_e"][place], _cell(self.table, "eps", place)
+            if moved is None or size is None or not self._comparable(place):
+                continue
+            turned, length, floor = (
+                _cell(self.table, name, place) for name in ("T_hat_c_deg", "g_norm", "T_hat_floor")
+            )
+            one = _Reached(
+                source=self.table.name,
+                attack=str(_cell(self.table, "attack", place) or "attack"),
+                size=float(size),
+                place=place,
+                moved=float(moved),
+                turned=None if turned is None else float(turned),
+                rounding=float(floor) / float(length) if floor and length else usual,
+                length=float(length or 0),
+            )
+            found.setdefault(int(cells["index"][place] or 0), []).append(one)
+        return found
+
+    def _comparable(self, place: int) -> bool:
+        if "violated" in self.table.cells:
+            return self.table.cells["violated"][place] is not None
+        return _identity(self.table).get("measure_on") == "twin"
+
+    def speaks_of(self, table: RunTable) -> bool:
+        """Whether both runs are about one model and data set, as far as is known before their rows are compared."""
+        return not self._known(table) or _same(_identity(self.table), _identity(table))
+
+    def _known(self, table: RunTable) -> bool:
+        return bool(table.manifest and self.table.manifest)
+
+    def on(self, table: RunTable, place: int, claim: _Claim) -> Iterator[_Reached]:
+        """The attacks on the map that a row is about, inside the ball of its claim."""
+        for one in self.samples.get(claim.index, ()):
+            inside = one.size <= claim.size * (1 + SAME_SIZE)
+            if inside and _same_map(self.table, one.place, table, place, known=self._known(table)):
+                yield one
+
+
+def _identity(table: RunTable) -> Mapping[str, Any]:
+    identity = (table.manifest or {}).get("identity")
+    return identity if isinstance(identity, dict) else {}
+
+
+def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
+    """Whether two identities name one model and one data set, by hash where both have one."""
+    smoothed = ("seed",) if "smooth" in str(ours.get("attribution")) else ()  # whose noise it fixes
+    for key in (*MODEL, *DATA, *smoothed):
+        name = key if ours.get(key) and theirs.get(key) else NAMES.get(key, key)
+        if name in ours and name in theirs and ours[name] != theirs[name]:
+            return False
+    builders = {str(one["arch"]).rpartition(":")[2] for one in (ours, theirs) if "arch" in one}  # a file has a hash
+    return len(builders) < 2
+
+
+def _same_map(one: RunTable, here: int, other: RunTable, there: int, *, known: bool) -> bool:
+    """Whether two rows are not about different maps: the attribution is told with its parameters. Where manifests do not tell whether
+    the model is the same, classes and |g| do.
+    """
+    for name in ("attribution", "norm", "target", *(() if known else ("predicted", "label"))):
+        ours, theirs = _cell(one, name, here), _cell(other, name, there)
+        if ours is not None and theirs is not None and ours != theirs:
+            return False
+    if known:
+        return True
+    lengths = _cell(one, "g_norm", here), _cell(other, "g_norm", there)
+    return None in lengths or math.isclose(*(float(length or 0) for length in lengths), rel_tol=SAME_LENGTH)
+
+
+def _cell(table: RunTable, name: str, place: int) -> Cell:
+    column = table.cells.get(name)
+    return None if column is None else column[place]
+
+
+def _claim(table: RunTable, name: str, place: int) -> _Claim | None:
+    """What a cell claims; None where it is empty or claims nothing about the moved map."""
+    cell, index = _cell(table, name, place), int(table.cells["index"][place] or 0)
+    if cell is None or table.failed[place]:
+        return None
+    if name == INVERTED:
+        kind, threshold = _cell(table, "threshold_kind", place), float(_cell(table, "threshold", place) or 0)
+        if kind == "cosine-distance":
+            kind, threshold = "angle", math.degrees(math.acos(1 - min(max(threshold, 0.0), 2.0)))
+        return _Claim(index, float(cell), kind == "angle", threshold) if kind in ("angle", "deviation") else None
+    size = _cell(table, "eps", place)
+    return None if size is None else _Claim(index, float(size), name in ANGLES, float(cell))
+
+
+def _refutation(
+    figure: Figure, name: str, selection: Selection, table: RunTable, attacks: Sequence[_Attacks]
+) -> Refutation | None:
+    if name not in (*DEVIATIONS, *ANGLES) and not (name == INVERTED and table.command == "max-eps"):
+        return None
+    beaten: dict[int, tuple[float, _Claim, _Reached]] = {}  # by place in the selection
+    for number, place in enumerate(selection.places):
+        claim = _claim(table, name, place)
+        if claim is None:
+            continue
+        hits = [(one.excess(claim), claim, one) for part in attacks for one in part.on(table, place, claim)]
+        most = max(hits, key=lambda hit: hit[0], default=None)
+        if most is not None and most[0] > 0:
+            beaten[number] = most
+    if not beaten:
+        return None
+    gravest = sorted(beaten, key=lambda number: -beaten[number][0])
+    _, claim, _ = beaten[gravest[0]]
+    told = guarantees(name, table.command, table.cells.get("guarantee", ()))
+    return Refutation(
+        column=name,
+        claim=name if name != INVERTED else f"the threshold within {INVERTED}",
+        run=table.name,
+        samples=len(beaten),
+        judged=len(selection),
+        excess=beaten[gravest[0]][0],
+        unit=" degrees" if claim.turned else "",
+        by=tuple(_sources(one for _, _, one in beaten.values())),
+        worst=tuple((selection.indices[number], _against(*beaten[number][1:])) for number in gravest[:WORST]),
+        put_in=_put_in(figure, selection, {number: one.figure(claim) for number, (_, claim, one) in beaten.items()}),
+        promised=bool({Guarantee.PROVED, Guarantee.CONFIDENCE} & set(told)),
+    )
+
+
+def _against(claim: _Claim, one: _Reached) -> str:
+    return f"{one.figure(claim):.4g} against {claim.limit:.4g}"
+
+
+def _put_in(figure: Figure, selection: Selection, reached: Mapping[int, float]) -> float | None:
+    """The statistic with what attacks reached in place of what they exceeded."""
+    if figure.column is None or figure.column == INVERTED:
+        return None
+    values = selection.values.copy()
+    values[list(reached)] = list(reached.values())
+    value = statistic(figure, values)
+    return value if np.isfinite(value) else None
+
+
+def _sources(hits: Iterable[_Reached]) -> Iterator[str]:
+    """Files, and the attacks of each that exceeded the most."""
+    attacks: dict[str, dict[str, None]] = {}
+    for one in hits:
+        attacks.setdefault(one.source, {})[one.attack] = None
+    yield from (f"{source}, {' and '.join(names)}" for source, names in attacks.items())

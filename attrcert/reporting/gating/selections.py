@@ -1,0 +1,387 @@
+"""What a rule's figure is over a run's rows: case by case, and never over rows that say nothing."""
+
+import math
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from attrcert.columns import COLUMNS, Cell, Column, column_named
+from attrcert.reporting.gating.rules import THRESHOLDS, Comparison, Figure, RuleError
+from attrcert.saved.runfiles import Case, RunTable, case_text
+from attrcert.vocabulary import Status, nearest, some
+
+TABLE_DIGITS = 4
+SLACK = 1e-9  # of a rank: 95 % of 20 is 19, however it is rounded
+SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
+COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+ROUNDING = 1e-12  # relative: what a mean of many numbers may be off, and a limit is not missed by
+
+
+def complies(value: float, comparator: str, limit: float) -> bool:
+    """Numbers that rounding alone may tell apart are equal."""
+    if math.isclose(value, limit, rel_tol=ROUNDING):
+        return comparator in ("<=", ">=", "==")
+    return COMPARE[comparator](value, limit)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The rows of one case that a figure speaks of: their places, samples and numbers (1 and 0 of a condition).
+
+    `lacking` of them have no such figure because nothing bounds it, and count as the worst there is; `left_out` more have none
+    because it does not apply to them.
+    """
+
+    run: str
+    case: str
+    key: Case
+    places: tuple[int, ...]
+    indices: tuple[int, ...]
+    values: np.ndarray
+    lacking: int
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def statistic(figure: Figure, values: np.ndarray) -> float:
+    """pNN is the smallest value that NN per cent of the rows do not exceed: none is made up between two. Means are rounded once."""
+    if figure.statistic in ("mean", "fraction") and np.isfinite(values).all():
+        return math.fsum(values.tolist()) / len(values)
+    return quick_statistic(figure, values)
+
+
+def quick_statistic(figure: Figure, values: np.ndarray) -> float:
+    """The same, a mean rounded as often as numpy does: for resamples."""
+    if figure.percent is not None:
+        place = max(0, math.ceil(figure.percent * len(values) / 100 - SLACK) - 1)
+        return float(np.partition(values, place)[place])
+    with np.errstate(invalid="ignore"):
+        return float(_STATISTICS[figure.statistic](values))
+
+
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "mean": np.mean,
+    "median": np.median,
+    "min": np.min,
+    "max": np.max,
+    "std": np.std,
+    "fraction": np.mean,
+    "count": np.sum,
+}
+
+
+def applies(figure: Figure, table: RunTable) -> bool:
+    """Whether the run was asked for all columns that the figure names, and has a case that its filter admits."""
+    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
+        return False
+    filters = [term for term in figure.filters if term.column in table.case_names]
+    if any(_never(term, table) for term in filters):
+        return False
+    keeps = [_compiled(figure, term, table) for term in filters]
+    return not keeps or any(all(keep(places[0]) for keep in keeps) for places in table.cases.values())
+
+
+def _never(term: Comparison, table: RunTable) -> bool:
+    """Whether a text is asked for that no row of this run has, as another's may."""
+    column = table.column(term.column)
+    if column is None or column.kind is not str or term.comparator != "==" or term.value is None:
+        return False
+    return term.value.text not in table.cells[term.column]
+
+
+def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
+    """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
+    value = _value(figure, table)
+    found = []
+    for key, rows in _admitted(figure, table, waived):
+        _check_rows(figure, table, key, rows)
+        found.append(_selection(figure, table, key, rows, value))
+    if not found:
+        raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
+    return tuple(found)
+
+
+def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
+    """Of the cases that have the figure, for those who look and do not judge."""
+    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
+        return ()
+    value = _value(figure, table)
+    return tuple(
+        _selection(figure, table, key, rows, value)
+        for key, rows in _admitted(figure, table, frozenset())
+        if all(_tells_something(name, table, rows) for name in measured(figure))
+        and any(value(p) is not None for p in rows)
+    )
+
+
+def check_asked(figure: Figure, table: RunTable) -> None:
+    """The run was asked for every figure: what is missing otherwise is not without bound."""
+    for column in (table.column(name) for name in figure.columns):
+        if column is not None and column.asked is not None and not table.asked(column.name):
+            key, value = column.asked
+            asking = f"--{key}" if value is True else f"`attrcert {value}`"
+            raise figure.error(
+                f"{table.name} has no {column.name}: it was not asked for",
+                _place(figure, column.name),
+                f"{asking} computes it: {column.meaning}",
+            )
+
+
+def _place(figure: Figure, name: str) -> int:
+    """Where a column is named."""
+    return next((term.place for term in figure.terms if term.column == name), figure.place)
+
+
+def _tells_something(name: str, table: RunTable, rows: Sequence[int]) -> bool:
+    """Whether a cell is there, or missing because nothing is bounded."""
+    return any(table.cells[name][p] is not None or table.cells["status"][p] == Status.VACUOUS for p in rows)
+
+
+def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[Case, list[int]]]:
+    """The cases that the filter admits, each with those of its rows that it admits and nobody waived."""
+    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in table.case_names]
+    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in table.case_names]
+    for case, places in table.cases.items():
+        if all(keep(places[0]) for keep in of_case):
+            index = table.cells["index"]
+            yield case, [p for p in places if index[p] not in waived and all(keep(p) for keep in of_row)]
+
+
+def _selection(
+    figure: Figure, table: RunTable, key: Case, rows: Sequence[int], value: Callable[[int], float | None]
+) -> Selection:
+    numbers = [(place, number) for place in rows if (number := value(place)) is not None]
+    if not numbers:
+        raise figure.error(f"{figure.text} applies to no row of {_where(table, key)}", figure.place)
+    return Selection(
+        table.name,
+        case_text(key),
+        key,
+        tuple(place for place, _ in numbers),
+        tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
+        np.array([number for _, number in numbers], dtype=np.float64),
+        sum(any(table.cells[name][place] is None for name in measured(figure)) for place, _ in numbers),
+        len(rows) - len(numbers),
+    )
+
+
+def _check_rows(figure: Figure, table: RunTable, key: Case, rows: Sequence[int]) -> None:
+    """There are rows, and no column of theirs that is needed is empty throughout."""
+    if not rows:
+        raise figure.error(
+            f"no row of {_where(table, key)} is selected", figure.place, "a rule about nothing must not pass"
+        )
+    for name in measured(figure):
+        if all(table.cells[name][place] is None for place in rows):
+            message = f"all {len(rows)} cells of {name} are empty in {_where(table, key)}"
+            raise figure.error(message, figure.place, _why(name, table, rows))
+
+
+def _where(table: RunTable, key: Case) -> str:
+    case = case_text(key)
+    return f"{table.name} at {case}" if case else table.name
+
+
+def _why(name: str, table: RunTable, rows: Sequence[int]) -> str:
+    """What to make of a column that is empty throughout."""
+    if all(table.cells["status"][place] == Status.VACUOUS for place in rows):
+        return "all of them are vacuous: nothing is bounded; count them by fraction(status == vacuous)"
+    column = table.column(name)
+    return (
+        f"was it asked for in the run? {name}: {column.meaning}" if column and column.meaning else "was it asked for?"
+    )
+
+
+def measured(figure: Figure) -> tuple[str, ...]:
+    """The columns that a figure's numbers come from."""
+    if figure.column is not None:
+        return (figure.column,)
+    return tuple(dict.fromkeys(term.column for part in figure.condition for term in part))
+
+
+def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
+    """The number that a row gives: its cell, or 1 or 0; None where the figure does not apply."""
+    if figure.column is None:
+        return _met(figure, table)
+    column = _known(figure, figure.column, figure.place, table)
+    if column.kind not in (int, float):
+        raise figure.error(
+            f"{figure.statistic} needs a column of numbers, and {column.name} holds {_KINDS[column.kind]}",
+            figure.place,
+            f"fraction({column.name}{'' if column.kind is bool else ' == ...'}) counts rows",
+        )
+    return _figures(column, table)
+
+
+def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
+    """Whether a row meets the figure's condition."""
+    parts = [
+        [(_compiled(figure, term, table), _tells(figure, term, table)) for term in part] for part in figure.condition
+    ]
+
+    def met(place: int) -> float | None:
+        """True or unknown is true, false and unknown is false; what stays unknown is left out."""
+        unknown = False
+        for part in parts:
+            known = [holds(place) for holds, tells in part if tells(place)]
+            if all(known):
+                if len(known) == len(part):
+                    return 1.0
+                unknown = True
+        return None if unknown else 0.0
+
+    return met
+
+
+def _tells(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
+    """Whether a row has the cell, or counts as the worst without it."""
+    column, cells = _known(figure, term.column, term.place, table), table.cells[term.column]
+    return lambda place: cells[place] is not None or (column.lacking is not None and not table.failed[place])
+
+
+def _figures(column: Column, table: RunTable) -> Callable[[int], float | None]:
+    """The figure of a row; a row that failed has none."""
+    number = _numbers(column, table)
+    return lambda place: None if table.failed[place] else number(place)
+
+
+def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
+    """The number in a row's cell, or what a usable row without it counts as."""
+    cells, failed = table.cells[column.name], table.failed
+
+    def number(place: int) -> float | None:
+        cell = cells[place]
+        if cell is None:
+            return None if failed[place] else column.lacking
+        return float(cell)
+
+    return number
+
+
+def _known(figure: Figure, name: str, place: int, table: RunTable) -> Column:
+    column = table.column(name)
+    if column is None:
+        near = nearest(name, table.header)
+        raise figure.error(
+            f"{table.name} has no column {name!r}",
+            place,
+            f"did you mean {near!r}?" if near else f"its columns are {', '.join(table.header)}",
+        )
+    return column
+
+
+_KINDS = {str: "text", bool: "true or false", int: "numbers", float: "numbers"}
+
+
+def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
+    """Whether a row meets a comparison. What could never be met for a misspelt word is refused."""
+    column = _known(figure, term.column, term.place, table)
+    cells = table.cells[column.name]
+    meets = comparing(figure, term, column)
+    if column.kind in (int, float):
+        number = _numbers(column, table)
+        return lambda place: meets(number(place))
+    if column.kind is str:
+        check_word(figure, term, column, table)
+    return lambda place: meets(cells[place])
+
+
+def comparing(figure: Figure, term: Comparison, column: Column) -> Callable[[Cell], bool]:
+    """Whether a cell of that column is as the comparison says; an empty one is not."""
+    value = term.value
+    if value is None:
+        if column.kind is not bool:
+            raise figure.error(
+                f"{column.name} holds {_KINDS[column.kind]}: compare it with something",
+                term.place,
+                f"e.g. {column.name} == ...",
+            )
+        return lambda cell: cell is True
+    if column.kind in (int, float):
+        if value.number is None:
+            raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
+        limit = value.number
+        digits = len(value.text.lower().partition("e")[0].replace(".", "").lstrip("-+0"))
+        return lambda cell: cell is not None and _meets(float(cell), term.comparator, limit, digits)
+    if term.comparator not in ("==", "!="):
+        raise figure.error(f"{column.name} holds {_KINDS[column.kind]}: compare it by == or !=", term.place)
+    compare, word = COMPARE[term.comparator], _flag(figure, term, value.text) if column.kind is bool else value.text
+    return lambda cell: cell is not None and compare(cell, word)
+
+
+def _meets(number: float, comparator: str, limit: float, digits: int) -> bool:
+    """Equal is also what a table shows as that number: 0.03137 for 8/255."""
+    shown = digits >= TABLE_DIGITS and float(f"{number:.{digits}g}") == limit
+    same = shown or math.isclose(number, limit, rel_tol=SAME)
+    if comparator in ("==", "!="):
+        return same if comparator == "==" else not same
+    return COMPARE[comparator](number, limit)
+
+
+def _flag(figure: Figure, term: Comparison, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise figure.error(f"{term.column} is true or false, got {text!r}", term.place)
+    return text.lower() == "true"
+
+
+def check_word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> None:
+    """The text is one that the column can hold: of its known words, or one that occurs."""
+    assert term.value is not None
+    text = term.value.text
+    present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
+    allowed = {*column.words, *present}
+    if text in allowed:
+        return
+    near = nearest(text.lower(), allowed)
+    raise figure.error(
+        f"no row of {table.name} has {column.name} {text!r}"
+        + (f", which is one of {', '.join(column.words)}" if column.words else ""),
+        term.place,
+        f"did you mean {near!r}?" if near else f"there are: {some(present)}" if present else "the column is empty",
+    )
+
+
+def _present(figure: Figure, table: RunTable) -> str:
+    """What the filtered columns hold, for somebody whose filter admits nothing."""
+    parts = []
+    for name in dict.fromkeys(term.column for term in figure.filters):
+        held = dict.fromkeys(str(cell) for cell in table.cells[name] if cell is not None)
+        parts.append(f"{name} is {some(held)}" if held else f"{name} is empty")
+    return "; ".join(parts)
+
+
+def _elsewhere(name: str, columns: Collection[str]) -> str:
+    """Where a column is that these files have not."""
+    commands = [command for command in COLUMNS if column_named(name, command)]
+    if commands:
+        named = {"smooth": "--smooth"}
+        return f"it is a column of {' and '.join(named.get(command, f'`attrcert {command}`') for command in commands)}"
+    near = nearest(name, {*columns, *THRESHOLDS})
+    return f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}"
+
+
+def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
+    """The error of a figure that none of the runs can give."""
+    for name in figure.columns:
+        if not any(name in table.header for table in tables):
+            columns = {column for table in tables for column in table.header}
+            return figure.error(f"no file has a column {name!r}", _place(figure, name), _elsewhere(name, columns))
+    having = [table for table in tables if set(figure.columns) <= set(table.header)]
+    if not having:
+        return figure.error(f"no file has all of {', '.join(figure.columns)}", figure.place)
+    asked = [table for table in having if all(map(table.asked, figure.columns))]
+    if not asked:
+        check_asked(figure, having[0])
+    return figure.error("no row is selected", figure.place, _present(figure, (asked or having)[0]))

@@ -1,0 +1,1 @@
+"""Rows as a page with figures and pictures."""

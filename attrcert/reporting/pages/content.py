@@ -1,0 +1,254 @@
+"""The content of a report, from CSVs, their manifests and the arrays saved beside them; how it looks is the templates' business."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from attrcert.columns import Row, column_named
+from attrcert.errors import UsageError
+from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.gating.regressions import differing_keys
+from attrcert.reporting.gating.rules import parse_figure
+from attrcert.reporting.gating.selections import select_present, statistic
+from attrcert.reporting.pages.figures import Plot, RunRows, plots
+from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
+from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
+from attrcert.reporting.summaries.bounds import TextTable
+from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.saved.array_files import Arrays
+from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
+from attrcert.saved.runfiles import RunTable, read_table
+from attrcert.vocabulary import Guarantee
+
+PLAIN = {  # what a reader who knows no theorem should take away
+    Guarantee.PROVED: "T_proved and its angle hold for every perturbation in the ball, whatever an attack does.",
+    Guarantee.CONFIDENCE: "The certified figures hold for every perturbation in the ball, but for a stated chance of bad luck in the "
+    "program's own random draws.",
+    Guarantee.CORRECTED: "The corrected figures are estimates from what was measured in the ball: no guarantee.",
+    Guarantee.FIRST_ORDER: "T_e and T_c bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
+    Guarantee.EMPIRICAL: "T_hat figures are what an attack reached: the true worst case is at least that.",
+}
+_BOUNDS = ("mean(T_e)", "p95(T_c_deg)", "mean(T_proved)", "p95(angle_proved_deg)", "fraction(status == vacuous)")
+COMPARED = {  # what is put side by side, by command
+    "bound": _BOUNDS,
+    "attack": (*_BOUNDS, "mean(T_hat_e)", "mean(T_hat_c_deg)", "mean(tightness)", "fraction(violated)", "mean(top_k)"),
+    "max-eps": ("mean(eps_max)", "p5(eps_max)"),
+    "smooth": ("mean(eps_max)", "mean(cosine)", "mean(radius_min)", "fraction(status == abstained)"),
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """One run: what was computed on what, what its figures promise, and its tables."""
+
+    name: str
+    path: str
+    facts: tuple[tuple[str, str], ...]
+    promises: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...]
+    tables: tuple[TextTable, ...]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All that a report shows."""
+
+    title: str
+    parts: tuple[Part, ...]
+    comparisons: tuple[TextTable, ...]
+    plots: tuple[Plot, ...]
+    galleries: tuple[Gallery, ...]
+    missing: tuple[str, ...]
+    samples: SampleTable
+
+
+@dataclass(frozen=True)
+class _Run:
+    name: str
+    path: Path
+    table: RunTable
+    rows: Sequence[Row]
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        return self.table.manifest or {}
+
+    def told(self, name: str) -> Mapping[str, Any]:
+        """A part of the manifest, which people may have edited."""
+        part = self.manifest.get(name)
+        return part if isinstance(part, dict) else {}
+
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        return self.told("identity")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        names = self.identity.get("classes")
+        return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, deltas: Sequence[Path] = ()) -> Page:
+    """Of the CSVs; `most` rows in the table of samples, `pictures` samples in each gallery, from `deltas` or where manifests say."""
+    runs = _runs(paths)
+    shown, missing = _galleries(runs, pictures, deltas)
+    return Page(
+        title=title or f"attrcert: {', '.join(run.name for run in runs)}",
+        parts=tuple(_part(run) for run in runs),
+        comparisons=tuple(_comparison(kind, like) for kind, like in _alike(runs)),
+        plots=plots([RunRows(run.name, run.table.command, run.rows) for run in runs]),
+        galleries=shown,
+        missing=missing,
+        samples=sample_table([RankedRun(run.name, run.table.command, run.rows, run.classes) for run in runs], most),
+    )
+
+
+def _runs(paths: Sequence[Path]) -> list[_Run]:
+    if len(set(paths)) < len(paths):
+        raise UsageError("a file is given twice", hint="give each once")
+    stems = [path.stem for path in paths]
+    runs = []
+    for path in paths:
+        table = read_table(path, altered_too=True)
+        if not len(table):
+            raise UsageError(f"{path} has no rows to report", hint="has the run ended? --resume continues it")
+        name = path.stem if stems.count(path.stem) == 1 else str(path)
+        runs.append(_Run(name, path, table, _rows(table)))
+    return runs
+
+
+def _rows(table: RunTable) -> list[Row]:
+    """Rows without their empty cells, which are many."""
+    names = list(table.cells)
+    return [
+        {name: cell for name, cell in zip(names, cells, strict=True) if cell is not None}
+        for cells in zip(*table.cells.values(), strict=True)
+    ]
+
+
+def _part(run: _Run) -> Part:
+    facts = {
+        "model": run.identity.get("checkpoint"),
+        "data": run.identity.get("dataset"),
+        **run.told("facts"),
+    }
+    versions = run.told("versions")
+    more = {
+        "command": f"attrcert {run.identity.get('task') or run.table.command}",
+        "computed": run.manifest.get("ended"),
+        "with": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
+        "checkpoint sha256": run.identity.get("checkpoint_sha256"),
+        "data sha256": run.identity.get("dataset_sha256"),
+    }
+    return Part(
+        name=run.name,
+        path=str(run.path),
+        facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
+        promises=tuple(_promises(run)),
+        warnings=tuple(_warnings(run)),
+        settings=tuple((name, str(value)) for name, value in run.identity.items() if value is not None),
+        tables=overview_of_file(run.table.command, run.rows, run.path),
+    )
+
+
+def _promises(run: _Run) -> list[tuple[str, str]]:
+    """What the figures of these rows promise, the strongest first."""
+    present = {str(row["guarantee"]) for row in run.rows if row.get("guarantee")}
+    if run.table.command == "attack":
+        present.add(Guarantee.EMPIRICAL)
+    if run.table.command in ("bound", "attack"):
+        present |= {Guarantee.FIRST_ORDER, Guarantee.CORRECTED}
+    return [(guarantee.value, PLAIN[guarantee]) for guarantee in Guarantee if guarantee in present]
+
+
+def _warnings(run: _Run) -> list[str]:
+    found = [f"incomplete: {run.table.unfinished}"] if run.table.unfinished else []
+    if run.table.altered and not run.table.unfinished:
+        found.append(f"{run.path.name} was changed after its run had ended: these are not the rows that the run wrote")
+    if run.table.manifest is None:
+        found.append(f"{run.path.name} has no manifest: model, data and settings are not known")
+    if failed := sum(run.table.failed):
+        found.append(f"{failed} rows have no figure (error)")
+    if exceeded := len(broken(run.rows)):
+        found.append(f"an attack exceeded a proved or confidence bound on {exceeded} rows: something is wrong")
+    return found + [f"{one.check}: {one.message}" for one in run.table.warnings]
+
+
+def _alike(runs: Sequence[_Run]) -> list[tuple[str, list[_Run]]]:
+    """Runs of one command, where there are several."""
+    groups: dict[str, list[_Run]] = {}
+    for run in runs:
+        groups.setdefault(run.table.kind, []).append(run)
+    return [(command, group) for command, group in groups.items() if len(group) > 1]
+
+
+def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
+    """A line per case and figure, in the words of gate rules, a column per run."""
+    command = runs[0].table.command
+    figures = [parse_figure(text) for text in COMPARED[command]]
+    lines: dict[str, dict[str, dict[str, str]]] = {}
+    for run in runs:
+        for figure in figures:
+            for one in select_present(figure, run.table):
+                column = column_named(figure.column, command) if figure.column else None
+                value = outwards(statistic(figure, one.values), column, 4)
+                unbounded = f" ({one.lacking} unbounded)" if one.lacking else ""
+                lines.setdefault(one.case, {}).setdefault(figure.text, {})[run.name] = value + unbounded
+    cells = [
+        (case if not number else "", text, *(values.get(run.name, "-") for run in runs))
+        for case, of_case in lines.items()
+        for number, (text, values) in enumerate(
+            sorted(of_case.items(), key=lambda item: COMPARED[command].index(item[0]))
+        )
+    ]
+    return TextTable(
+        title=f"attrcert {kind.removeprefix('smooth ')}{' --smooth' if command == 'smooth' else ''}",
+        facts=(),
+        header=("where", "figure", *(run.name for run in runs)),
+        cells=tuple(cells),
+        notes=tuple(_differences(runs)),
+    )
+
+
+def _differences(runs: Sequence[_Run]) -> Iterable[str]:
+    """What makes runs incomparable, as the gate sees it."""
+    first = runs[0]
+    for other in runs[1:]:
+        if differing := differing_keys(first.identity, other.identity):
+            texts = "; ".join(text for texts in differing.values() for text in texts)
+            yield f"{first.name} and {other.name} were computed differently, and do not compare: {texts}."
+
+
+def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple[tuple[Gallery, ...], tuple[str, ...]]:
+    """Pictures of the runs whose arrays are there, and which are not."""
+    shown: list[Gallery] = []
+    missing: list[str] = []
+    attacks = [run for run in runs if run.table.command == "attack"]
+    if deltas and len(deltas) != len(attacks):
+        raise UsageError(
+            f"--deltas must be given for each of the {len(attacks)} attack runs, in order, got {len(deltas)}"
+        )
+    given = dict(zip((run.name for run in attacks), deltas, strict=False))
+    for run in attacks:
+        told = run.manifest.get("deltas")
+        path = given.get(run.name) or (run.path.parent / str(told) if told else None)
+        if path is None:
+            missing.append(f"{run.name}: no pictures, since it was run without --save-deltas and --out together")
+            continue
+        try:
+            shown += galleries(run.name, run.rows, Arrays(path, DELTAS), each, run.classes)
+        except UsageError as error:
+            missing.append(f"{run.name}: no pictures: {error.message}")
+    for run in runs:
+        beside = jacobian_file(run.path)
+        if os.path.exists(beside):
+            try:
+                found = jacobians(run.name, run.rows, Arrays(beside, JACOBIANS))
+            except UsageError as error:
+                missing.append(f"{run.name}: no Jacobian: {error.message}")
+            else:
+                shown += [found] if found else []
+    return tuple(shown), tuple(missing)

@@ -1,0 +1,93 @@
+"""A report as one HTML page that asks the network for nothing, and as markdown."""
+
+import base64
+import hashlib
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from attrcert.foreign import printable
+from attrcert.reporting.pages.content import Page
+from attrcert.reporting.pages.worst import SampleTable, Shown
+from attrcert.reporting.summaries.bounds import WORDS, TextTable, markdown
+
+TEMPLATES = Path(__file__).parent / "templates"
+GENERATOR = "attrcert"
+LISTED = 20  # samples in markdown
+
+
+MARKS = (f'<meta name="generator" content="{GENERATOR} ', f"<!-- {GENERATOR} report -->")  # of a page, and of markdown
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is one that this module made."""
+    with path.open("rb") as stream:
+        head = stream.read(4096).decode(errors="replace")
+    return any(mark in head for mark in MARKS)
+
+
+def html(page: Page) -> str:
+    """Everything from files is escaped; only the page's own script may run, and nothing may be fetched."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("report.html").render(
+        page=page,
+        words=WORDS,
+        generator=f"{GENERATOR} {version('attrcert')}",
+        style=Markup((TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",
+        figures=[(plot, Markup(plot.inline())) for plot in page.plots],
+        attributes=lambda cell, name: _attributes(cell, name, page.samples),
+        classes=lambda name: _classes(name, page.samples),
+    )
+
+
+def _attributes(cell: Shown, name: str, samples: SampleTable) -> Markup:
+    """Classes, and the number that a cell is sorted by."""
+    words = _classes(name, samples)
+    marked = Markup(' class="{}"').format(words) if words else Markup("")
+    return marked + (Markup(' data-key="{}"').format(cell.key) if cell.key is not None else Markup(""))
+
+
+def _classes(name: str, samples: SampleTable) -> str:
+    return " ".join([*(["number"] if name in samples.numeric else []), *([] if name in samples.first else ["more"])])
+
+
+def text(page: Page) -> str:
+    """The tables and the worst samples in markdown."""
+    return "\n".join(_paragraphs(page))
+
+
+def _paragraphs(page: Page) -> Iterable[str]:
+    yield f"{MARKS[1]}\n# {_plain(page.title)}\n"
+    for part in page.parts:
+        yield f"## {_plain(part.name)}\n"
+        yield from (f"> {_plain(warning)}\n" for warning in part.warnings)
+        yield "\n".join(f"- **{guarantee}**: {words}" for guarantee, words in part.promises) + "\n"
+        yield "\n".join(f"- {_plain(name)}: {_plain(value)}" for name, value in part.facts) + "\n"
+        yield from (markdown(table) for table in part.tables)
+    yield from (markdown(table) for table in page.comparisons)
+    yield markdown(_listed(page.samples))
+
+
+def _listed(samples: SampleTable) -> TextTable:
+    first = [place for place, name in enumerate(samples.columns) if name in samples.first]
+    shown = samples.cells[:LISTED]
+    return TextTable(
+        title=f"The worst samples ({len(shown)} rows)",
+        facts=(),
+        header=tuple(samples.columns[place] for place in first),
+        cells=tuple(tuple(row[place].text for place in first) for row in shown),
+        notes=(),
+    )
+
+
+def _plain(words: str) -> str:
+    return printable(words).replace("<", "&lt;")

@@ -1,0 +1,150 @@
+"""Which rows of a run are the worst, and the table that shows them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from attrcert.columns import Cell, Column, Row, column_named
+from attrcert.reporting.summaries.cases import asked_for
+from attrcert.vocabulary import round_down, round_up
+
+RANKED = {"bound": ("angle_proved_deg", "T_c_deg"), "attack": ("T_hat_c_deg",), "max-eps": ("eps_max",)}
+FIRST = (
+    "index", "label", "predicted", "status", "eps", "attack", "threshold_kind", "threshold", "radius", "T_c_deg",
+    "angle_proved_deg", "T_hat_c_deg", "T_e", "T_proved", "T_hat_e", "tightness", "violated", "cosine", "angle_deg", "eps_max",
+    "radius_min", "g_norm", "message",
+)  # fmt: skip
+
+
+def ranking(command: str, rows: Sequence[Row]) -> str:
+    """The column by which rows are the worst: what was proved before what was estimated."""
+    if command == "smooth":
+        return asked_for(rows)
+    names = RANKED[command]
+    return next((name for name in names if any(row.get(name) is not None for row in rows)), names[-1])
+
+
+def badness(row: Row, column: str, command: str) -> tuple[int, float]:
+    """Larger is worse: rows without figures first, then those that nothing bounds, those to which the figure does not apply last."""
+    if str(row["status"]).startswith("error:"):
+        return 3, 0.0
+    known, cell = column_named(column, command), row.get(column)
+    if not isinstance(cell, int | float):
+        return (2, 0.0) if known is not None and known.lacking is not None else (0, 0.0)
+    return 1, -float(cell) if known is not None and known.worse == "down" else float(cell)
+
+
+def worst_rows(command: str, rows: Sequence[Row], most: int) -> list[Row]:
+    """The worst first; rows that are equally bad stay in their order."""
+    column = ranking(command, rows)
+    return sorted(rows, key=lambda row: badness(row, column, command), reverse=True)[:most]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A cell: its text, and the number that it is sorted by if it is one; a class's name stands behind its number."""
+
+    text: str
+    key: str | None
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """The worst rows of all runs. `first` columns are shown, the others on request; `constant` cells are the same in all rows."""
+
+    columns: tuple[str, ...]
+    meanings: Mapping[str, str]
+    first: frozenset[str]
+    numeric: frozenset[str]
+    cells: tuple[tuple[Shown, ...], ...]
+    constant: Mapping[str, str]
+    statuses: tuple[str, ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class RankedRun:
+    """A run's rows with the names of its classes."""
+
+    name: str
+    command: str
+    rows: Sequence[Row]
+    classes: Sequence[str] = ()
+
+
+def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
+    shares = _shares([len(run.rows) for run in runs], most)
+    picked = [
+        (run, row) for run, share in zip(runs, shares, strict=True) for row in worst_rows(run.command, run.rows, share)
+    ]
+    names = [name for name in _columns(runs) if any(row.get(name) is not None for _, row in picked)]
+    same = {name for name in names if name not in FIRST and len({str(row.get(name)) for _, row in picked}) == 1}
+    columns = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
+    cells = tuple(tuple(_shown(name, row, run) for name in columns) for run, row in picked)
+    total = sum(len(run.rows) for run in runs)
+    each = " of each run" if len(runs) > 1 else ""
+    return SampleTable(
+        columns=columns,
+        meanings={name: _meaning(name, runs) for name in columns},
+        first=frozenset({"run", *FIRST}),
+        numeric=frozenset(
+            name for name, column in zip(columns, zip(*cells, strict=True), strict=True) if _numeric(column)
+        ),
+        cells=cells,
+        constant={name: _shown(name, picked[0][1], picked[0][0]).text for name in sorted(same, key=names.index)},
+        statuses=tuple(sorted({str(row["status"]) for _, row in picked})),
+        note=f"The worst{each}: {len(picked)} of {total} rows."
+        if len(picked) < total
+        else f"All {total} rows, the worst{each} first.",
+    )
+
+
+def _shares(sizes: Sequence[int], most: int) -> list[int]:
+    """How many rows of each run: all of the small ones, and what is left evenly for the others."""
+    shares = [0] * len(sizes)
+    left = most
+    for taken, place in enumerate(sorted(range(len(sizes)), key=lambda i: sizes[i])):
+        shares[place] = max(1, min(sizes[place], left // (len(sizes) - taken)))
+        left -= shares[place]
+    return shares
+
+
+def _numeric(column: Sequence[Shown]) -> bool:
+    return all(cell.key is not None and not cell.named for cell in column if cell.text)
+
+
+def _columns(runs: Sequence[RankedRun]) -> list[str]:
+    present = dict.fromkeys(name for run in runs for row in run.rows for name in row)
+    return [*(name for name in FIRST if name in present), *(name for name in present if name not in FIRST)]
+
+
+def _meaning(name: str, runs: Sequence[RankedRun]) -> str:
+    known = (column_named(name, run.command) for run in runs)
+    return next((column.meaning for column in known if column), "")
+
+
+def _shown(name: str, row: Row, run: RankedRun) -> Shown:
+    if name == "run":
+        return Shown(run.name, None)
+    cell = row.get(name)
+    if name in ("label", "predicted", "target") and isinstance(cell, int) and 0 <= cell < len(run.classes):
+        return Shown(f"{cell} {run.classes[cell]}", str(cell), named=True)
+    number = isinstance(cell, int | float) and not isinstance(cell, bool)
+    return Shown(cell_text(name, cell, run.command), str(cell) if number else None)
+
+
+def cell_text(name: str, cell: Cell, command: str) -> str:
+    """As people read it; bounds are rounded outwards, what was reached inwards."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool) or not isinstance(cell, float):
+        return {True: "yes", False: "no"}[cell] if isinstance(cell, bool) else str(cell)
+    return outwards(cell, column_named(name, command), 5)
+
+
+def outwards(value: float, column: Column | None, digits: int) -> str:
+    """Rounded towards the weaker claim: an upper bound up, what was reached towards what was not moved."""
+    if column is None or column.worse is None or not math.isfinite(value):
+        return f"{value:.{digits}g}"
+    return (round_up if (column.worse == "up") is not column.reached else round_down)(value, digits)

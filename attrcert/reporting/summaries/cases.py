@@ -1,0 +1,141 @@
+"""What `max-eps`, `min-radius` and smoothing certificates found, per case: statistics of the figure, and how many samples have it."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from attrcert.columns import Cell, Row
+from attrcert.reporting.summaries.bounds import Statistic
+from attrcert.vocabulary import Guarantee, Status
+
+KEYS = {  # what the rows of a case share, by the figure that was asked for
+    "cosine": ("radius", "eps", "threshold"),
+    "eps_max": ("radius", "threshold_kind", "threshold"),
+    "radius_min": ("eps", "threshold"),
+}
+
+
+@dataclass(frozen=True)
+class LowStatistic:
+    """Of a figure that is a lower bound: mean, median, 5th percentile, least; None where no sample has the figure."""
+
+    count: int
+    mean: float | None
+    median: float | None
+    p5: float | None
+    min: float | None
+
+    @staticmethod
+    def of(values: Sequence[float], *, below: int = 0, above: int = 0) -> "LowStatistic":
+        """Samples without the figure lie below every value, or above: they count in the percentiles, which are None where they reach
+        them.
+        """
+        falling = sorted(values, reverse=True)
+        total = above + len(falling) + below
+
+        def at(place: int) -> float | None:
+            return falling[place - above] if 0 <= place - above < len(falling) else None
+
+        middle = (at((total - 1) // 2), at(total // 2))
+        return LowStatistic(
+            count=len(falling),
+            mean=math.fsum(falling) / len(falling) if falling else None,
+            median=None if middle[0] is None or middle[1] is None else (middle[0] + middle[1]) / 2,
+            p5=at(math.ceil(0.95 * total) - 1),  # the largest value that a share of 95% does not fall below
+            min=falling[-1] if falling and not below else None,
+        )
+
+
+@dataclass(frozen=True)
+class CaseSummary:
+    """The usable samples of one case. `met` have the figure, and meet the threshold if there is one; `ratio` is the mean C_lower/M,
+    `chosen` counts the radii that a choice fell on.
+    """
+
+    case: Mapping[str, Cell]
+    figure: str
+    statistic: LowStatistic | Statistic
+    samples: int
+    met: int
+    status: Mapping[str, int]
+    ratio: float | None
+    angle_deg: float | None
+    chosen: Mapping[float, int]
+    guarantee: str
+
+    def as_json(self) -> dict[str, Any]:
+        """`certified` is said of what holds with confidence or by proof alone."""
+        promised = self.guarantee in (Guarantee.CONFIDENCE, Guarantee.PROVED)
+        return {
+            **self.case,
+            "guarantee": self.guarantee,
+            "samples": self.samples,
+            "certified" if promised else "met": self.met,
+            "abstained": self.status.get(Status.ABSTAINED, 0),
+            "infeasible": self.status.get(Status.INFEASIBLE, 0),
+            "status": dict(self.status),
+            self.figure: asdict(self.statistic),
+            "C_lower/M": self.ratio,
+            "angle_deg": self.angle_deg,
+            "chosen": {f"{radius:g}": count for radius, count in self.chosen.items()} or None,
+        }
+
+
+def asked_for(rows: Sequence[Row]) -> str:
+    """The figure that the rows are about: cosine, eps_max or radius_min."""
+    if any(row.get("radii_tried") and row.get("eps") is not None for row in rows):
+        return "radius_min"
+    return "eps_max" if any(row.get("threshold") is not None and row.get("eps") is None for row in rows) else "cosine"
+
+
+def summarise_cases(rows: Sequence[Row]) -> tuple[CaseSummary, ...]:
+    """Per case, without the samples that failed, in the order in which they came."""
+    figure = asked_for(rows)
+    usable = [row for row in rows if not str(row["status"]).startswith("error:")]
+    groups: dict[tuple[Cell, ...], list[Row]] = {}
+    keys = tuple(key for key in KEYS[figure] if key != "radius" or not any(row.get("radii_tried") for row in usable))
+    for row in usable:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return tuple(_summary(dict(zip(keys, case, strict=True)), figure, group) for case, group in groups.items())
+
+
+def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
+    found = figures(rows, figure)
+    missing = len(rows) - len(found)
+    refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
+    endless = figure == "eps_max"  # an eps that nothing limits is empty, and so is a cosine where nothing follows
+    statistic: LowStatistic | Statistic = LowStatistic.of(
+        found, below=0 if endless else missing, above=missing if endless else 0
+    )
+    if figure == "radius_min":
+        statistic = Statistic.of(found, beyond=missing)
+    lengths = [
+        number(row["C_lower"]) / number(row["M"]) for row in rows if row.get("M") and row.get("C_lower") is not None
+    ]
+    return CaseSummary(
+        case={name: cell for name, cell in case.items() if cell is not None},
+        figure=figure,
+        statistic=statistic,
+        samples=len(rows),
+        met=sum(row["status"] not in refused and (endless or row.get(figure) is not None) for row in rows),
+        status=dict(Counter(str(row["status"]) for row in rows)),
+        ratio=mean(lengths),
+        angle_deg=mean(figures(rows, "angle_deg")),
+        chosen=dict(sorted(Counter(number(row["radius"]) for row in rows if row.get("radii_tried")).items())),
+        guarantee=str(rows[0].get("guarantee") or Guarantee.FIRST_ORDER.value),
+    )
+
+
+def figures(rows: Sequence[Row], name: str) -> list[float]:
+    return [number(row[name]) for row in rows if row.get(name) is not None]
+
+
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
+
+
+def number(cell: Cell) -> float:
+    assert isinstance(cell, int | float)
+    return float(cell)

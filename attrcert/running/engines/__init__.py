@@ -1,0 +1,1 @@
+"""Where batches are computed: here, in processes, by Ray."""

@@ -1,0 +1,1 @@
+"""Rows of a run, a batch at a time."""

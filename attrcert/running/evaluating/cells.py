@@ -1,0 +1,350 @@
+"""The bounds of one batch, and the cells that they fill."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from attrcert.ascent.balls import Ball
+from attrcert.bounds.first_order.ball import BallSearch
+from attrcert.bounds.first_order.enclosed import FirstOrder, best_of
+from attrcert.bounds.first_order.label_dual import LabelDual
+from attrcert.bounds.first_order.label_margin import Margins, label_kept, margins
+from attrcert.bounds.first_order.taylor_correction import Linearisation, Linearity, linearise
+from attrcert.bounds.proved.bound import ProvedBound
+from attrcert.columns import Cell, Row
+from attrcert.draws import Draws
+from attrcert.geometry.angles import largest_angle
+from attrcert.linalg.maps import usual_chunk
+from attrcert.networks.classifier import Classifier
+from attrcert.running.evaluating.methods import attribution_label, certifiers, explainer, network_rounding, solver
+from attrcert.running.evaluating.proving import Proving
+from attrcert.running.evaluating.rounding import Measured, Otherwise, Rounding
+from attrcert.running.settings.config import AttackConfig, BoundConfig
+from attrcert.types import Attribution, Batch, Explained, LinearMap
+from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
+
+LOST = (
+    "rounding in {} changes the Jacobian by more than --slack allows; weights cancel; in float32, --dtype float64 helps"
+)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Samples with the class that is explained and their attribution."""
+
+    f: Classifier
+    batch: Batch
+    config: BoundConfig
+    logits: Float[Tensor, "b k"]
+    target: Int64[Tensor, " b"]
+    explained: Explained
+    prover: Proving | None = None
+    other: Otherwise | None = None
+
+    @property
+    def draws(self) -> Draws:
+        return Draws(self.config.seed, self.batch.indices)
+
+    @property
+    def allowance(self) -> float | None:
+        """For rounding, where it is not measured."""
+        return network_rounding(self.config, self.f.beta) if self.other is None else None
+
+    @cached_property
+    def predicted(self) -> Int64[Tensor, " b"]:
+        return self.logits.argmax(dim=1)
+
+    @cached_property
+    def lengths(self) -> list[float]:
+        """|g(x)|_2 of each sample."""
+        return self.explained.value.double().norm(dim=1).tolist()
+
+    @property
+    def attribution(self) -> Attribution:
+        return explainer(self.config, self.f.mean)
+
+    def change(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+        """g(x + delta) - g(x)."""
+        x = self.batch.images
+        return self.attribution.value(self.f, x + delta.view_as(x), self.target, self.draws) - self.explained.value
+
+    def jacobian_at(self, delta: Float[Tensor, "b n"]) -> LinearMap:
+        """J at x + delta."""
+        x = self.batch.images
+        return self.attribution.explain(self.f, x + delta.view_as(x), self.target, self.draws).jacobian
+
+    @cached_property
+    def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"]]:
+        """A normal vector, and its product with the Jacobian."""
+        J = self.explained.jacobian
+        w = self.draws.normal("probe", J.shape[2], like=J)
+        return w, J.matvec(w)
+
+    def finite(self) -> Bool[Tensor, " b"]:
+        """Which samples have a finite attribution and a finite Jacobian, by one product."""
+        return (self.explained.value.isfinite() & self.probe[1].isfinite()).all(dim=1)
+
+    @cached_property
+    def rounding(self) -> Rounding | None:
+        """What rounding takes of the attribution and its Jacobian; None where the network does not run in float64."""
+        if self.other is None:
+            return None
+        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)  # of twice as many bytes each
+        attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
+        measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
+        at_once = max(1, points // getattr(attribution, "points", 1))
+        x = self.batch.images
+        return measured.against(self.other, attribution, x, self.target, self.draws, at_once=at_once)
+
+
+def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> Int64[Tensor, " b"]:
+    """The class to explain: the predicted one, the label, or a fixed one."""
+    predicted = logits.argmax(dim=1)
+    if target == "predicted":
+        return predicted
+    if target == "label":
+        return torch.tensor(batch.labels, device=predicted.device)
+    return torch.full_like(predicted, int(target))
+
+
+def explain(
+    f: Classifier,
+    batch: Batch,
+    logits: Float[Tensor, "b k"],
+    config: BoundConfig,
+    prover: Proving | None = None,
+    other: Otherwise | None = None,
+) -> Subject:
+    """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
+    if isinstance(config, AttackConfig) and config.measure_on == "relu":
+        with torch.no_grad():
+            logits = f.original()(batch.images)
+    target = explained_class(logits, batch, config.target)
+    draws = Draws(config.seed, batch.indices)
+    explained = explainer(config, f.mean).explain(f, batch.images, target, draws)
+    return Subject(f, batch, config, logits, target, explained, prover, other)
+
+
+def bound_subject(subject: Subject) -> dict[int, list[Row]]:
+    """Each sample's rows, one per eps, by its index."""
+    bounded = bound_all(subject)
+    by_eps = [bounded.rows(eps) for eps in subject.config.eps]
+    return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}
+
+
+def bound_all(subject: Subject) -> "Bounded":
+    """The bounds of a batch, for every eps."""
+    config, J = subject.config, subject.explained.jacobian
+    found = [certify(J, subject.draws) for certify in certifiers(config, subject.allowance)]
+    if subject.rounding is not None:
+        found = [one.off_by(subject.rounding.product, config.delta_norm, config.slack) for one in found]
+    worst = best_of(found)
+    near = None
+    if config.label_constraint != "off":
+        near = margins(subject.f, subject.batch.images, subject.logits, config.margin_classes)
+    linearisation = linearise(
+        subject.change,
+        J,
+        worst,
+        norm=config.delta_norm,
+        draws=subject.draws,
+        random=config.eta_draws,
+        known=subject.probe,
+    )
+    return Bounded(subject, found, worst, linearisation, near)
+
+
+@dataclass(frozen=True)
+class Bounded:
+    """What does not depend on eps, and the cells that follow from it."""
+
+    subject: Subject
+    found: Sequence[FirstOrder]
+    worst: FirstOrder
+    linearisation: Linearisation
+    margins: Margins | None
+
+    def rows(self, eps: float) -> list[Row]:
+        measured = self.linearisation(eps)
+        whole = {**self._label_cells(eps), **self._ball_cells(eps), **self._proved_cells(eps)}
+        return [
+            {
+                **self.common(i),
+                **self._deviation(i, eps, measured),
+                **self.solver_cells(i),
+                **self._linf_cells(i, eps),
+                **{k: v[i] for k, v in whole.items()},
+            }
+            for i in range(len(self.subject.batch.indices))
+        ]
+
+    def common(self, i: int) -> dict[str, Cell]:
+        gap = self.subject.explained.gap
+        label, predicted = self.subject.batch.labels[i], self._classes[0][i]
+        return {
+            "index": self.subject.batch.indices[i],
+            "label": label,
+            "predicted": predicted,
+            "correct": None if label is None else label == predicted,
+            "target": self._classes[1][i],
+            "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
+            "attribution": attribution_label(self.subject.config),
+            "norm": str(self.subject.config.delta_norm),
+            "g_norm": self.subject.lengths[i],
+            "completeness_gap": None if gap is None else float(gap[i]),
+            "failure": self.worst.failure,
+        }
+
+    def _deviation(self, i: int, eps: float, measured: Linearity) -> dict[str, Cell]:
+        length = self.subject.lengths[i]
+        T_e = eps * float(self.worst.upper[i])
+        c = float(measured.c[i])
+        corrected = c * T_e if c < float("inf") else None
+        angle = largest_angle(T_e, length)
+        return {
+            "eps": eps,
+            "status": self.status(
+                i, vacuous=angle is None if self.subject.prover is None else self._vacuous(i, eps)
+            ).value,
+            "T_e": T_e,
+            "T_e_attained": eps * float(self.worst.lower[i]),
+            "c": None if corrected is None else c,
+            "T_e_corrected": corrected,
+            "T_c_deg": angle,
+            "T_c_corrected_deg": None if corrected is None else largest_angle(corrected, length),
+            "eta": float(measured.eta[i]),
+            "eta_random": None if measured.eta_random is None else float(measured.eta_random[i]),
+        }
+
+    @cached_property
+    def _classes(self) -> tuple[list[int], list[int]]:
+        """The predicted and the explained one of each sample."""
+        return self.subject.predicted.tolist(), self.subject.target.tolist()
+
+    @cached_property
+    def _winners(self) -> list[FirstOrder]:
+        """Whose upper bound is the smallest: it speaks for the sample."""
+        places = torch.stack([found.upper for found in self.found]).argmin(dim=0)
+        return [self.found[place] for place in places.tolist()]
+
+    def status(self, i: int, *, vacuous: bool) -> Status:
+        solution = self._winners[i].solution
+        unsure = solution is not None and solution.status[i] in (SolverStatus.STEP_LIMIT, SolverStatus.ROUNDING)
+        if unsure and self.subject.prover is None:  # what is proved does not hang on the first-order solver
+            return Status.NOT_CONVERGED
+        return Status.VACUOUS if vacuous else Status.OK
+
+    def solver_cells(self, i: int) -> dict[str, Cell]:
+        """What the solver says of a sample, whatever eps is."""
+        winner = self._winners[i]
+        solution, linf = winner.solution, self.subject.config.delta_norm.kind is NormKind.LINF
+        cells: dict[str, Cell] = {"linf_method": winner.method} if linf else {}
+        if solution is None:
+            return cells
+        if solution.status[i] is SolverStatus.ROUNDING:
+            cells["message"] = LOST.format(self.subject.config.dtype)
+        cells |= {
+            "solver_status": solution.status[i].value,
+            "steps": int(solution.steps[i]),
+            "residual": float(solution.residual[i]),
+        }
+        return cells if linf else {**cells, "xi_lower": float(solution.lower[i]), "xi_upper": float(solution.upper[i])}
+
+    def _linf_cells(self, i: int, eps: float) -> dict[str, Cell]:
+        if self.subject.config.delta_norm.kind is not NormKind.LINF:
+            return {}
+        cells: dict[str, Cell] = {"linf_lower": eps * float(self.worst.lower[i])}
+        return cells | {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
+
+    def _ball_cells(self, eps: float) -> dict[str, list[Cell]]:
+        if not self.subject.config.ball:
+            return {}
+        ball = Ball.whole(self.subject.batch.images, self.subject.config.delta_norm, eps)
+        gain = BallSearch()(self.subject.jacobian_at, ball, self.worst)
+        return {"T_e_ball": list(self.ball_wide(eps, gain))}
+
+    @cached_property
+    def proved(self) -> dict[float, ProvedBound]:
+        """By eps; what holds in a ball holds in every smaller one."""
+        prover, config, x = self.subject.prover, self.subject.config, self.subject.batch.images
+        if prover is None:
+            return {}
+        order = sorted(config.eps, reverse=True)
+        sizes = [torch.full((len(x),), eps, dtype=torch.float64) for eps in order]
+        found = prover(x, self.subject.target, sizes, self.subject.draws)
+        for larger, smaller in pairwise(range(len(found))):
+            found[smaller] = found[smaller].at_most(found[larger])
+        return dict(zip(order, found, strict=True))
+
+    def _vacuous(self, i: int, eps: float) -> bool:
+        """Whether no angle follows from the proved bound."""
+        return largest_angle(float(self.proved[eps].upper[i]), float(self.proved[eps].length[i])) is None
+
+    def _proved_cells(self, eps: float) -> dict[str, list[Cell]]:
+        if self.subject.prover is None:
+            return {}
+        bound = self.proved[eps]
+        pairs = list(zip(bound.upper.tolist(), bound.length.tolist(), strict=True))
+        return {
+            "T_proved": [upper if upper < float("inf") else None for upper, _ in pairs],
+            "angle_proved_deg": [largest_angle(upper, length) for upper, length in pairs],
+            "proved_method": list(bound.method),
+        }
+
+    def ball_wide(self, eps: float, gain: Float[Tensor, " b"]) -> list[float]:
+        """eps times a gain found in the ball, enlarged by what the enclosure at x left open; never below T_e."""
+        ratio = torch.where(self.worst.lower > 0, self.worst.upper / self.worst.lower, 1.0)
+        return (eps * torch.maximum(self.worst.upper, gain.cpu() * ratio)).tolist()
+
+    def _label_cells(self, eps: float) -> dict[str, list[Cell]]:
+        if self.margins is None:
+            return {}
+        delta = eps * self.worst.direction
+        linear = [self.margins.kept(delta), self.margins.kept(-delta)]
+        real = [
+            label_kept(self.subject.f, self.subject.batch.images, sign * delta, self.subject.predicted)
+            for sign in (1, -1)
+        ]
+        radius = self.margins.radius(self.subject.config.delta_norm).tolist()
+        cells: dict[str, list[Cell]] = {
+            "margin_radius": [value if value < float("inf") else None for value in radius],
+            "margin_classes": [self.margins.b.shape[1]] * len(radius),
+            "label_kept": _signs(*real),
+            "label_kept_linearised": _signs(*linear),
+        }
+        lost = (~linear[0] & ~linear[1]).nonzero()[:, 0]
+        if self.subject.config.label_constraint == "tighten" and len(lost):
+            cells["T_e_label"] = self._tightened(eps, lost)
+        return cells
+
+    def _tightened(self, eps: float, lost: Tensor) -> list[Cell]:
+        """The label-constrained bound of the samples that need it; it replaces T_e only where it is smaller."""
+        assert self.margins is not None
+        worst = self.worst.select(lost)
+        norm = self.subject.config.delta_norm
+        tau = None if norm.kind is NormKind.LINF else norm.l2_factor(self.subject.explained.jacobian.shape[2]) ** 2
+        bound = LabelDual(solver(self.subject.config, self.subject.allowance))(
+            self.subject.explained.jacobian.select(lost),
+            worst,
+            Margins(self.margins.a[lost], self.margins.b[lost]),
+            eps=eps,
+            tau=tau,
+            draws=self.subject.draws.select(lost),
+        )
+        if self.subject.rounding is not None:
+            n = self.subject.explained.jacobian.shape[2]
+            bound = bound + eps * norm.l2_factor(n) * self.subject.rounding.product[lost.cpu()]
+        cells: list[Cell] = [None] * len(self.subject.batch.indices)
+        for i, value, plain in zip(lost.tolist(), bound.tolist(), (eps * worst.upper).tolist(), strict=True):
+            cells[i] = min(value, plain)
+        return cells
+
+
+def _signs(plus: Tensor, minus: Tensor) -> list[Cell]:
+    names = {(True, True): "both", (True, False): "plus", (False, True): "minus", (False, False): "none"}
+    return [names[pair] for pair in zip(plus.tolist(), minus.tolist(), strict=True)]

@@ -1,0 +1,95 @@
+"""`max-eps` from the first-order or proved bounds of one batch: the largest eps at which the bound keeps a threshold.
+
+The bound is proportional to eps, so eps = deviation / upper. An angle a or a cosine distance w allows the deviation |g| sin(a) or
+|g| sqrt(w (2 - w)). With the correction c(eps) the bound is c(eps) upper eps, and eps is searched for.
+
+Departures: the paper's Eqs. 51 and 52 lack squares, and give radii at which the threshold is exceeded.
+"""
+
+from functools import partial
+from math import radians, sin, sqrt
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.columns import Cell, Row
+from attrcert.running.evaluating.cells import Bounded, Subject, bound_all
+from attrcert.running.evaluating.proved_inverting import largest_proved_eps
+from attrcert.running.settings.config import MaxEpsConfig
+from attrcert.vocabulary import Guarantee, Status
+
+BELOW = 1e-12  # relative: eps is rounded down
+SEARCH_STEPS = 30
+
+
+def allowed(kind: str, threshold: float, length: float) -> float:
+    """The deviation that a threshold allows for an attribution of that length."""
+    if kind == "deviation":
+        return threshold
+    if kind == "angle":
+        return length * sin(radians(threshold))
+    return length * sqrt(threshold * (2 - threshold))
+
+
+def _allowed(kind: str, threshold: float, lengths: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
+    return torch.tensor([allowed(kind, threshold, length) for length in lengths.tolist()], dtype=torch.float64)
+
+
+def invert_subject(subject: Subject) -> dict[int, list[Row]]:
+    """Each sample's rows, one per threshold, by its index."""
+    config = subject.config
+    assert isinstance(config, MaxEpsConfig)
+    bounded = bound_all(subject)
+    rows: dict[int, list[Row]] = {index: [] for index in subject.batch.indices}
+    lengths = subject.explained.value.double().norm(dim=1)
+    for kind, threshold in config.thresholds:
+        deviation = _allowed(kind, threshold, lengths)
+        eps = largest_eps(bounded, deviation, corrected=config.corrected)
+        if config.proved:
+            eps = largest_proved_eps(subject, partial(_allowed, kind, threshold), eps)
+        for i, index in enumerate(subject.batch.indices):
+            rows[index].append(_row(bounded, i, kind, threshold, float(eps[i])))
+    return rows
+
+
+def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: bool) -> Float[Tensor, " b"]:
+    """eps with bound(eps) <= deviation; infinite where the linearised attribution does not move at all, 0 where no bound of it is known.
+
+    With the correction it is an eps at which the corrected bound is kept, never above the plain one; c need not rise with eps, so that
+    below it the bound may be exceeded.
+    """
+    upper = bounded.worst.upper
+    plain = torch.where(upper.isnan(), 0.0, torch.where(upper == 0, torch.inf, deviation / upper * (1 - BELOW)))
+    if not corrected or not bool(plain.isfinite().any()):
+        return plain
+    still, plain = plain.isinf(), torch.where(plain.isinf(), 1.0, plain)
+    low, high = torch.zeros_like(plain), plain  # c >= 1, so that the answer is not above the plain one
+    inside = bounded.linearisation.ratio(high) * bounded.worst.upper * high <= deviation
+    low = torch.where(inside, high, low)
+    for _ in range(SEARCH_STEPS):
+        middle = (low + high) / 2
+        kept = bounded.linearisation.ratio(middle) * bounded.worst.upper * middle <= deviation
+        low, high = torch.where(kept, middle, low), torch.where(kept, high, middle)
+    return torch.where(still, torch.inf, low)
+
+
+def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> Row:
+    config = bounded.subject.config
+    assert isinstance(config, MaxEpsConfig)
+    cells: dict[str, Cell] = {
+        **bounded.common(i),
+        **bounded.solver_cells(i),
+        "status": bounded.status(i, vacuous=False).value,
+        **({"guarantee": Guarantee.CORRECTED.value} if config.corrected else {}),
+        "threshold_kind": kind,
+        "threshold": threshold,
+        "eps_max": eps if eps < float("inf") else None,
+    }
+    if config.proved and eps >= config.delta_norm.pixel_range(bounded.subject.batch.images[0].numel()):
+        cells["status"] = Status.EVERYWHERE.value
+    if eps == float("inf"):  # J = 0: no first-order figure limits eps
+        cells["status"] = Status.VACUOUS.value
+    if not bounded.worst.upper[i].isfinite():
+        cells["status"] = Status.NOT_CONVERGED.value
+    return cells

@@ -1,0 +1,65 @@
+"""`max-eps --proved`: the largest eps at which the proved bound keeps a threshold, by a bracketing search.
+
+What holds in a ball holds in every smaller one, so any eps whose bound keeps the threshold is an answer. The search ends where one a
+millionth larger does not keep it, or after 60 bounds with the largest that did, or at the largest distance of two images: no perturbation
+of an image into another is longer, and nothing is claimed of longer ones. The bound is nearly a power of eps between two points, which is
+how the next one is chosen.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.bounds.proved.bound import ProvedBound
+from attrcert.running.evaluating.cells import Subject
+
+CLOSE = 1e-6  # relative width of the bracket at the end
+MOST = 60
+SMALLEST = 1e-6
+INSIDE = 0.02  # share of the bracket that a proposal keeps from its ends
+Vector = Float[Tensor, " b"]
+
+
+def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], guess: Vector) -> Vector:
+    """Per sample, at most the largest distance of two images; `allowed` is the deviation that the threshold allows for an attribution
+    of that length.
+    """
+    prover = subject.prover
+    assert prover is not None
+    x = subject.batch.images
+    most = subject.config.delta_norm.pixel_range(x[0].numel())
+
+    def at(eps: Vector) -> ProvedBound:
+        return prover(x, subject.target, [eps], subject.draws)[0]
+
+    eps = guess.clamp(SMALLEST, most)
+    low, below = torch.zeros_like(eps), torch.zeros_like(eps)
+    high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
+    for number in range(MOST):
+        bound = at(eps)
+        deviation, upper = allowed(bound.length.cpu()), bound.upper.cpu()
+        kept = upper <= deviation
+        low, below = torch.where(kept, eps, low), torch.where(kept, upper, below)
+        high, above = torch.where(kept, high, eps), torch.where(kept, above, upper)
+        met = (high.isfinite() & (high - low <= CLOSE * high)) | (low >= most) | (deviation <= 0)
+        if bool(met.all()):
+            break
+        eps = _between(low, below, high, above, deviation, halve=number % 3 == 2).clamp_max(most)
+    return torch.where(deviation <= 0, 0.0, low)
+
+
+def _between(low: Vector, below: Vector, high: Vector, above: Vector, wanted: Vector, *, halve: bool) -> Vector:
+    """The next eps: twice the low end while there is no high one, else where a power of eps through both ends meets the wanted figure.
+
+    Every third time the bracket is halved, or one end might stay for ever.
+    """
+    power = torch.log(above / below) / torch.log(high / low)
+    met = low * (wanted / below) ** (1 / power)
+    scaled = high * (wanted / above).clamp(0.01, 0.9)
+    margin = INSIDE * (high - low)
+    proposal = torch.where(low > 0, met, scaled)
+    proposal = torch.where(proposal.isfinite() & (not halve), proposal, (low + high) / 2)
+    proposal = torch.minimum(torch.maximum(proposal, low + margin), high - margin)
+    return torch.where(high.isinf(), 2 * low.clamp_min(SMALLEST), proposal)

@@ -1,0 +1,122 @@
+"""The proved bound of a run: the network is read once, and what it bounds is compared with what runs, in float64."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.ascent.balls import on_sphere
+from attrcert.attributions.gradient import Saliency
+from attrcert.bounds.proved.bound import ProvedBound, Prover, path, sample_bytes
+from attrcert.bounds.proved.point import without_jacobians
+from attrcert.bounds.proved.reading import read_network
+from attrcert.draws import Draws
+from attrcert.errors import ModelError
+from attrcert.networks.classifier import Classifier
+from attrcert.running.settings.config import BoundConfig
+from attrcert.types import Attribution
+
+POINTS = 8  # that logits and gradients are compared at before the run
+AGREEMENT = 1e-6  # relative
+FLOOR = 1e-12  # absolute: what cancels in torch's derivatives of saturated activations
+ROUNDED = (
+    16  # times the bound of what rounding takes of a second derivative: two ways to compute it differ by that much
+)
+
+
+@dataclass(frozen=True)
+class Proving:
+    """The bound, and the network that runs, in float64: every attribution that is bounded is compared with its own.
+
+    Values alone would show little of a part that bends beside a large linear one. So what the bound is about is compared too: the
+    attribution's derivative, at x and on the sphere of the largest ball, relative to what the bound says it can be.
+    """
+
+    prover: Prover
+    running: Classifier
+
+    def __call__(
+        self,
+        x: Float[Tensor, "b *shape"],
+        classes: Int64[Tensor, " b"],
+        eps: Sequence[Float[Tensor, " b"]],
+        draws: Draws,
+    ) -> list[ProvedBound]:
+        """Of each sample at each eps."""
+        x = x.double()
+        found = self.prover(x, classes, eps, draws)
+        attribution = self.prover.attribution
+        _same("attributions", attribution.value(self.running, x, classes, draws), found[0].value)
+        rates = [bound.upper / one.to(bound.upper) for bound, one in zip(found, eps, strict=True)]
+        largest = torch.stack([one.to(rates[0]) for one in eps]).amax(dim=0)
+        allowed = AGREEMENT + ROUNDED * found[0].rounding
+        self._same_derivative(x, classes, allowed * torch.stack(rates).amin(dim=0), draws)
+        unit = on_sphere(draws.normal("far", x[0].numel(), like=x), self.prover.norm)
+        far = x + (largest[:, None] * unit).view_as(x)
+        self._same_derivative(far, classes, allowed * torch.stack(rates).amax(dim=0), draws)
+        return found
+
+    def _same_derivative(self, x: Tensor, classes: Tensor, allowed: Float[Tensor, " b"], draws: Draws) -> None:
+        """The products of both Jacobians with a normal vector, which no part of them is likely to be hidden from."""
+        v = draws.normal("agreement", x[0].numel(), like=x)
+        theirs, ours = (
+            self.prover.attribution.explain(f, x, classes, draws).jacobian.matvec(v)
+            for f in (self.running, lambda points: self.prover.network.values(points)[-1])
+        )
+        off = (theirs - ours).norm(dim=1)
+        if not bool((off <= allowed.nan_to_num(torch.inf)).all()):  # a bound of infinity claims nothing
+            worst = int((off / allowed).argmax())
+            raise _another("derivatives of the attribution", float(off[worst]), f"{float(allowed[worst]):.3g} allowed")
+
+    def compare(self, x: Float[Tensor, "b *shape"]) -> None:
+        """At images, at noisy ones and at noise: a value alone would not show a gradient of its own."""
+        rng = torch.Generator().manual_seed(0)
+        images = x[torch.arange(POINTS, device=x.device) % len(x)].double()
+        noise = torch.rand(images.shape, generator=rng, dtype=torch.float64).to(x.device)
+        share = torch.arange(POINTS, device=x.device).view(-1, *[1] * (x.ndim - 1)) / (POINTS - 1)
+        points = (1 - share) * images + share * noise
+        network = self.prover.network
+        with torch.no_grad():
+            logits = self.running(points)
+            _same("logits", logits, network.values(points)[-1])
+        classes = logits.argmax(dim=1)
+        ours = without_jacobians(network, points, classes).gradient
+        _same("gradients", Saliency().value(self.running, points, classes), ours)
+
+
+def proving(
+    config: BoundConfig, classifier: Classifier, attribution: Attribution, x: Tensor, memory: int
+) -> Proving | None:
+    """For a configuration that asks for it; refuses what has no rule, does not fit, or was read wrongly."""
+    if not config.proved:
+        return None
+    path(attribution, x[:1].double())  # refuses attributions without a proof before anything is read
+    running = replace(classifier, network=deepcopy(classifier.network).double().eval().requires_grad_(False))
+    network = read_network(running, tuple(x.shape[1:]), x.device)
+    needed = sample_bytes(network, len(config.eps))
+    if needed > memory:
+        raise ModelError(
+            f"the proved bound holds the Jacobian of every activation, {needed / 1e9:.3g} GB a sample, and --memory allows "
+            f"{memory / 1e9:.3g} GB",
+            hint=f"--memory {needed / 1e9 * 1.1:.2g}GB if the machine has it; the smoothing certificate (--smooth uniform) needs little",
+        )
+    made = Proving(Prover(network, attribution, config.delta_norm, memory), running)
+    made.compare(x)
+    return made
+
+
+def _same(what: str, theirs: Float[Tensor, "b n"], ours: Float[Tensor, "b n"]) -> None:
+    off, size = (theirs - ours).abs().amax(dim=1), theirs.abs().amax(dim=1)
+    if not bool((off <= AGREEMENT * size + FLOOR).all()):
+        raise _another(what, float(off.max()))
+
+
+def _another(what: str, off: float, allowed: str = "") -> ModelError:
+    return ModelError(
+        f"the proved bound read another network than the one that runs: their {what} differ by {off:.3g}"
+        + (f", {allowed}" if allowed else ""),
+        hint="gradients that the network stops or replaces, and writing into views, are not followed",
+    )

@@ -1,0 +1,1 @@
+"""Arrays of chosen samples, as files."""

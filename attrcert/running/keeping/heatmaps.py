@@ -1,0 +1,116 @@
+"""Smoothed attributions as files: one .npz, and pictures of each map beside its input."""
+
+import zipfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from attrcert.errors import UsageError
+from attrcert.pictures import coloured, grey_or_colour, picture
+from attrcert.running.evaluating.evaluate import Failed, picked, read, unusable
+from attrcert.running.evaluating.methods import torch_dtype
+from attrcert.running.evaluating.smoothing import Certify
+from attrcert.running.opening.runs import Run
+from attrcert.running.settings.config import SmoothConfig
+from attrcert.saved.files import check_target, make_folder, write_whole
+
+SCALE = 8  # picture pixels per image pixel, for small images
+LARGE = 128
+PICTURE, BEGINNING = "attrcert smooth", 4096  # in every picture, within so many bytes: only those are replaced
+
+
+def write_maps(run: Run, path: Path) -> tuple[dict[str, Any], list[Failed]]:
+    """The maps of all usable samples, which are also returned, and the other samples."""
+    parts: dict[str, list[Any]] = {name: [] for name in NAMES}
+    failed: list[Failed] = []
+    with run.classifier.prepared():
+        for start in range(0, len(run.data.indices), run.batch_size):
+            certify, others = _usable(run, run.data.indices[start : start + run.batch_size])
+            failed += others
+            for name, values in (_maps(certify) if certify else {}).items():
+                parts[name] += values
+    maps = {name: np.array(values) for name, values in parts.items()}
+    write_whole(path, lambda part: _save(maps, part))
+    return maps, failed
+
+
+def _save(maps: dict[str, Any], part: Path) -> None:
+    with part.open("wb") as stream:
+        np.savez_compressed(stream, **maps)
+
+
+def holds_maps(path: Path) -> bool:
+    """Whether a file is one that `write_maps` wrote."""
+    try:
+        with zipfile.ZipFile(path) as whole:
+            return sorted(whole.namelist()) == sorted(f"{name}.npy" for name in NAMES)
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
+
+
+def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Certify | None, list[Failed]]:
+    """The samples of a batch that have a map, and the others."""
+    config = run.config
+    assert isinstance(config, SmoothConfig)
+    batch, failed = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(config))
+    if batch is None:
+        return None, failed
+    with torch.no_grad():
+        logits = run.classifier(batch.images)
+    others, keep = unusable(batch, logits, config)
+    if not keep:
+        return None, failed + others
+    certify = Certify(run.classifier, picked(batch, keep), logits[keep], config, run.points, len(run.data.selected))
+    return certify, failed + others
+
+
+def _maps(certify: Certify) -> dict[str, list[Any]]:
+    batch = certify.batch
+    mean, error, seen = certify.smoothed(certify.config.spread[0])
+    return {
+        "index": list(batch.indices),
+        "label": [-1 if label is None else label for label in batch.labels],
+        "predicted": certify.logits.argmax(dim=1).tolist(),
+        "target": certify.target.tolist(),
+        "image": list(batch.images.cpu().numpy()),
+        "map": list(mean.view_as(batch.images).float().cpu().numpy()),
+        "standard_error": list(error.view_as(batch.images).float().cpu().numpy()),
+        "C_hat": [one.estimate for one in seen],
+        "C_lower": [one.lower for one in seen],
+        "M": [one.M for one in seen],
+    }
+
+
+def write_pictures(maps: dict[str, Any], folder: Path) -> None:
+    """A picture per sample: the input, and beside it the map, red for what speaks for the class and blue for what speaks against it."""
+    make_folder(folder)
+    for index, image, heat in zip(maps["index"], maps["image"], maps["map"], strict=True):
+        both = np.concatenate([grey_or_colour(image), coloured(heat.sum(axis=0))], axis=1)
+        drawn = picture(both)
+        if max(image.shape[1:]) < LARGE:
+            drawn = drawn.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.NEAREST)
+        write_whole(folder / f"{index}.png", partial(drawn.save, format="PNG", pnginfo=_marked()))
+
+
+def check_pictures(folder: Path, indices: Iterable[int]) -> None:
+    """Pictures replace pictures of ours, and nothing else."""
+    for index in indices:
+        path = folder / f"{index}.png"
+        check_target(path)
+        if path.exists() and PICTURE.encode() not in path.read_bytes()[:BEGINNING]:
+            raise UsageError(f"{path} exists and is not a picture that attrcert drew", hint="choose another --png")
+
+
+def _marked() -> PngInfo:
+    info = PngInfo()
+    info.add_text("Software", PICTURE)
+    return info

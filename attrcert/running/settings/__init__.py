@@ -1,0 +1,1 @@
+"""What a run computes and how: every choice with its default. Torch-free."""
