@@ -139,13 +139,11 @@ def gradient(
     return torch.cat([_differentiated(f, z, classes, twice=False)[1].flatten(1) for z, classes in parts])
 
 
-def logit_gradients(
-    f: Logits, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, "b j"] | None = None
-) -> tuple[Float[Tensor, "b j"], Float[Tensor, "b j n"]]:
-    """Logits and their gradients, of all classes or of some of each sample: one forward pass, a backward pass a class."""
+def logit_gradients(f: Logits, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
+    """Logits and their gradients: one forward pass, a backward pass a class."""
     leaf = x.detach().requires_grad_()
     with torch.enable_grad():
-        logits = f(leaf) if classes is None else f(leaf).gather(1, classes)
+        logits = f(leaf)
         rows = [
             torch.autograd.grad(logits[:, j].sum(), leaf, retain_graph=True, materialize_grads=True)[0].flatten(1)
             for j in range(logits.shape[1])

@@ -37,10 +37,15 @@ class Margins:
 
 
 def margins(f: Logits, x: Float[Tensor, "b *shape"], logits: Float[Tensor, "b k"], classes: int) -> Margins:
-    """One forward pass and at most `classes` + 1 backward passes."""
+    """One forward pass and at most `classes` backward passes."""
     nearest = logits.topk(min(classes + 1, logits.shape[1]), dim=1).indices
-    scores, W = logit_gradients(f, x, nearest)
-    return Margins(W[:, 1:] - W[:, :1], scores[:, :1] - scores[:, 1:])
+
+    def differences(z: Float[Tensor, "b *shape"]) -> Float[Tensor, "b k"]:
+        scores = f(z).gather(1, nearest)
+        return scores[:, 1:] - scores[:, :1]
+
+    values, a = logit_gradients(differences, x)
+    return Margins(a, -values)
 
 
 def label_kept(
