@@ -550,3 +550,23 @@ def test_a_breakdown_does_not_hide_an_eigenvalue_just_above_a_cluster(n: int, h:
     missed = int((found.upper < 1 + h).sum())
     assert binomtest(missed, starts, 0.01, alternative="greater").pvalue > 1e-3
     assert set(found.status) == {SolverStatus.CONVERGED}
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_a_first_product_that_is_known_is_not_computed_again(symmetric: bool) -> None:
+    rng = torch.Generator().manual_seed(0)
+    matrices = torch.randn(3, 12, 12, generator=rng, dtype=torch.float64)
+    J = Dense(matrices + matrices.mT if symmetric else matrices, symmetric=symmetric)
+    draws, products = Draws(0, (0, 1, 2)), []
+
+    class Counted(Dense):
+        def matvec(self, v: torch.Tensor) -> torch.Tensor:
+            products.append(v)
+            return super().matvec(v)
+
+    solver, counted = TopSingularValue(), Counted(J.matrix, symmetric=symmetric)
+    alone = solver(counted, draws, purpose="test")
+    usual = len(products)
+    told = solver(counted, draws, purpose="test", first=J.matvec(draws.normal("test", 12, like=J)))
+    assert len(products) == 2 * usual - 1
+    torch.testing.assert_close(told.upper, alone.upper, rtol=1e-12, atol=0)

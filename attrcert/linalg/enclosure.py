@@ -60,9 +60,11 @@ class TopSingularValue:
         """What rounding may do to either end, relative."""
         return ROUNDING[dtype] if self.rounding is None else self.rounding
 
-    def __call__(self, J: LinearMap, draws: Draws, *, purpose: str) -> Enclosure:
-        """Of each map of the batch; the vector is the right singular vector."""
-        process = Lanczos(J, draws, purpose) if J.symmetric else GramLanczos(J, draws, purpose)
+    def __call__(
+        self, J: LinearMap, draws: Draws, *, purpose: str, first: Float[Tensor, "b m"] | None = None
+    ) -> Enclosure:
+        """Of each map of the batch; the vector is the right singular vector. `first` is J times the draws' normal vector, if known."""
+        process = (Lanczos if J.symmetric else GramLanczos)(J, draws, purpose, first)
         return self._run(process, _both_ends if J.symmetric else _root_of_top)
 
     def top_eigenvalue(self, A: LinearMap, draws: Draws, *, purpose: str) -> Enclosure:

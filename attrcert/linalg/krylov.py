@@ -74,14 +74,16 @@ class Section:
 class _Process:
     """The basis, its next direction and the bookkeeping that both share."""
 
-    def __init__(self, J: LinearMap, draws: Draws, purpose: str) -> None:
+    def __init__(self, J: LinearMap, draws: Draws, purpose: str, first: Float[Tensor, "b m"] | None = None) -> None:
         self.J = J
         self.rounding = 8 * torch.finfo(J.dtype).eps
         b, _, n = J.shape
         self._draws, self._purpose = draws, purpose
         self._spares: Tensor | None = None
         start = draws.normal(purpose, n, like=J)
-        self.basis = Basis(start / start.norm(dim=1, keepdim=True))
+        length = start.norm(dim=1, keepdim=True)
+        self.basis = Basis(start / length)
+        self._first = None if first is None else first / length
         self.scale = start.new_zeros(b, dtype=torch.float64)
         self.alphas: list[Tensor] = []
         self.betas: list[Tensor] = []
@@ -90,6 +92,11 @@ class _Process:
     @property
     def steps(self) -> int:
         return len(self.alphas)
+
+    def _image(self) -> Float[Tensor, "b m"]:
+        """J times the last basis vector."""
+        known, self._first = self._first, None
+        return self.J.matvec(self.basis.last) if known is None else known
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         """Go on with some of the samples."""
@@ -151,7 +158,7 @@ class Lanczos(_Process):
     """J q_k = beta_{k-1} q_{k-1} + alpha_k q_k + beta_k q_{k+1} for symmetric J, fully reorthogonalised."""
 
     def step(self) -> None:
-        rest, parts = self.basis.without_last_two(self.J.matvec(self.basis.last))
+        rest, parts = self.basis.without_last_two(self._image())
         self._advance(parts.double(), rest, torch.ones_like(self.scale))
 
 
@@ -163,7 +170,7 @@ class GramLanczos(_Process):
     """
 
     def step(self) -> None:
-        u = self.J.matvec(self.basis.last)
+        u = self._image()
         length = _norm(u)
         rest, _ = self.basis.without_last_two(self.J.rmatvec(u / _divisor(length, u.dtype)))
         self._advance(length**2, rest, length)

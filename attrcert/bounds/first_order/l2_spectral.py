@@ -9,6 +9,9 @@ xi_max, and a small residual does not bound it from above; `linalg.enclosure` do
 
 from dataclasses import dataclass
 
+from jaxtyping import Float
+from torch import Tensor
+
 from attrcert.bounds.first_order.enclosed import FirstOrder, spectral
 from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
@@ -16,12 +19,16 @@ from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm
 
 
+PURPOSE = "l2"  # of the draws that the solver starts from
+
+
 @dataclass(frozen=True)
 class L2Spectral:
-    """The bound for l2, and through l2 for any lp."""
+    """The bound for l2, and through l2 for any lp; `first` is J times the normal vector of PURPOSE, where that is known already."""
 
     norm: Norm
     solver: TopSingularValue = TopSingularValue()
+    first: Float[Tensor, "b m"] | None = None
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
-        return spectral(self.solver(J, draws, purpose="l2"), self.norm, "spectral")
+        return spectral(self.solver(J, draws, purpose=PURPOSE, first=self.first), self.norm, "spectral")

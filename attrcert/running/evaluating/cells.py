@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from attrcert.ascent.balls import Ball
+from attrcert.bounds.first_order import l2_spectral
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.bounds.first_order.enclosed import FirstOrder, best_of
 from attrcert.bounds.first_order.label_dual import LabelDual
@@ -80,9 +81,9 @@ class Subject:
 
     @cached_property
     def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"]]:
-        """A normal vector, and its product with the Jacobian."""
+        """The normal vector that the solver starts from, and its product with the Jacobian."""
         J = self.explained.jacobian
-        w = self.draws.normal("probe", J.shape[2], like=J)
+        w = self.draws.normal(l2_spectral.PURPOSE, J.shape[2], like=J)
         return w, J.matvec(w)
 
     def finite(self) -> Bool[Tensor, " b"]:
@@ -140,7 +141,7 @@ def bound_subject(subject: Subject) -> dict[int, list[Row]]:
 def bound_all(subject: Subject) -> "Bounded":
     """The bounds of a batch, for every eps."""
     config, J = subject.config, subject.explained.jacobian
-    found = [certify(J, subject.draws) for certify in certifiers(config, subject.allowance)]
+    found = [certify(J, subject.draws) for certify in certifiers(config, subject.allowance, subject.probe[1])]
     if subject.rounding is not None:
         found = [one.off_by(subject.rounding.product, config.delta_norm, config.slack) for one in found]
     worst = best_of(found)

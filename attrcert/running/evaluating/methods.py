@@ -4,6 +4,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
 from attrcert.attributions.baselines import parse_baseline
@@ -90,13 +92,15 @@ def canonical(config: RunConfig) -> RunConfig:
     return config
 
 
-def certifiers(config: BoundConfig, allowance: float | None) -> tuple[Certifier, ...]:
-    """The theorems to apply; the smallest of their bounds is reported. `allowance` as in `solver`."""
+def certifiers(
+    config: BoundConfig, allowance: float | None, first: Float[Tensor, "b m"] | None = None
+) -> tuple[Certifier, ...]:
+    """The theorems to apply; the smallest of their bounds is reported. `allowance` as in `solver`, `first` as in L2Spectral."""
     if config.delta_norm.kind is not NormKind.LINF:
         return (
             CrossEntropyHessian(config.delta_norm)
             if config.loss_hessian
-            else L2Spectral(config.delta_norm, solver(config, allowance)),
+            else L2Spectral(config.delta_norm, solver(config, allowance), first),
         )
     made: dict[str, Certifier] = {
         "scaled": LinfScaled(solver(config, allowance), copies=config.copies),
