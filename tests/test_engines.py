@@ -231,7 +231,7 @@ def test_a_ray_whose_own_process_is_gone_is_not_waited_for(monkeypatch, alive, e
     """A result comes at the fifth look, if anybody looks so often."""
     import ray
 
-    from attrcert.running.engines.engine import ray_workers
+    from attrcert.running.engines import ray_workers
 
     looks, asked = iter([([], 0)] * 4 + [(["result"], 0)]), iter(alive)
     monkeypatch.setattr(ray, "wait", lambda pending, **_: next(looks))

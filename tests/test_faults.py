@@ -73,7 +73,7 @@ def disturbed(runs: Runs, home: Path, system: System, **how: bool) -> BaseExcept
     """What ended the run, if it did not end by itself."""
     with pytest.MonkeyPatch.context() as patched:
         for module in ("files", "locks"):
-            patched.setattr(f"attrcert.{module}.os", system)
+            patched.setattr(f"attrcert.saved.{module}.os", system)
         patched.setattr(deltas, "save_file", system.step("save", deltas.save_file))
         try:
             runs(home, **how)
