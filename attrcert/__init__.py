@@ -6,42 +6,47 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attrcert.attacks import ATTACKS as ATTACKS
     from attrcert.attributions import ATTRIBUTIONS as ATTRIBUTIONS
-    from attrcert.catalogue import families as families
-    from attrcert.draws import Draws as Draws
-    from attrcert.linalg.enclosure import TopSingularValue as TopSingularValue
-    from attrcert.loading.checkpoints import ModelSpec as ModelSpec
-    from attrcert.loading.datasets import DataSpec as DataSpec
+    from attrcert.errors import AttrcertError as AttrcertError
+    from attrcert.errors import CheckpointError as CheckpointError
+    from attrcert.errors import DataError as DataError
+    from attrcert.errors import FileError as FileError
+    from attrcert.errors import ModelError as ModelError
+    from attrcert.errors import ResumeError as ResumeError
+    from attrcert.errors import UsageError as UsageError
+    from attrcert.library import attack as attack
+    from attrcert.library import bound as bound
+    from attrcert.library import max_eps as max_eps
+    from attrcert.library import min_radius as min_radius
+    from attrcert.library import smooth as smooth
     from attrcert.metrics import METRICS as METRICS
     from attrcert.networks.classifier import Classifier as Classifier
-    from attrcert.reporting.summaries.bounds import summarise as summarise
-    from attrcert.running.opening.runs import RunOptions as RunOptions
-    from attrcert.running.opening.runs import attack as attack
-    from attrcert.running.opening.runs import bound as bound
-    from attrcert.running.opening.runs import examine as examine
-    from attrcert.running.opening.runs import open_run as open_run
-    from attrcert.running.settings.config import AttackConfig as AttackConfig
-    from attrcert.running.settings.config import BoundConfig as BoundConfig
-    from attrcert.saved.rowfiles import RowFile as RowFile
+    from attrcert.running.opening.opening import doctor as doctor
+    from attrcert.running.opening.opening import open_run as open_run
+    from attrcert.settings.certifying import CertifiedMaxEpsConfig as CertifiedMaxEpsConfig
+    from attrcert.settings.certifying import CertifyConfig as CertifyConfig
+    from attrcert.settings.certifying import MinRadiusConfig as MinRadiusConfig
+    from attrcert.settings.computing import RunOptions as RunOptions
+    from attrcert.settings.sources import DataSpec as DataSpec
+    from attrcert.settings.sources import ModelSpec as ModelSpec
+    from attrcert.settings.tasks import AttackConfig as AttackConfig
+    from attrcert.settings.tasks import BoundConfig as BoundConfig
+    from attrcert.settings.tasks import MaxEpsConfig as MaxEpsConfig
 
 _HOMES = {
-    "ATTACKS": "attrcert.attacks",
-    "ATTRIBUTIONS": "attrcert.attributions",
-    "AttackConfig": "attrcert.running.settings.config",
-    "BoundConfig": "attrcert.running.settings.config",
+    **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth"), "attrcert.library"),
+    **dict.fromkeys(("open_run", "doctor"), "attrcert.running.opening.opening"),
+    **dict.fromkeys(("BoundConfig", "AttackConfig", "MaxEpsConfig"), "attrcert.settings.tasks"),
+    **dict.fromkeys(("CertifyConfig", "CertifiedMaxEpsConfig", "MinRadiusConfig"), "attrcert.settings.certifying"),
+    **dict.fromkeys(("ModelSpec", "DataSpec"), "attrcert.settings.sources"),
+    "RunOptions": "attrcert.settings.computing",
     "Classifier": "attrcert.networks.classifier",
-    "DataSpec": "attrcert.loading.datasets",
-    "Draws": "attrcert.draws",
+    "ATTRIBUTIONS": "attrcert.attributions",
+    "ATTACKS": "attrcert.attacks",
     "METRICS": "attrcert.metrics",
-    "ModelSpec": "attrcert.loading.checkpoints",
-    "RowFile": "attrcert.saved.rowfiles",
-    "RunOptions": "attrcert.running.opening.runs",
-    "TopSingularValue": "attrcert.linalg.enclosure",
-    "attack": "attrcert.running.opening.runs",
-    "bound": "attrcert.running.opening.runs",
-    "examine": "attrcert.running.opening.runs",
-    "families": "attrcert.catalogue",
-    "open_run": "attrcert.running.opening.runs",
-    "summarise": "attrcert.reporting.summaries.bounds",
+    **dict.fromkeys(
+        ("AttrcertError", "UsageError", "CheckpointError", "ModelError", "DataError", "FileError", "ResumeError"),
+        "attrcert.errors",
+    ),
 }
 __all__ = list(_HOMES)
 
@@ -51,3 +56,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'attrcert' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

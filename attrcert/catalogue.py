@@ -29,8 +29,8 @@ from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
-from attrcert.running.evaluating.attacking import Campaign
-from attrcert.running.settings.presets import PRESETS, Preset
+from attrcert.running.evaluating.campaigns import Campaign
+from attrcert.settings.presets import PRESETS, Preset
 from attrcert.statistics.confidence import CONFIDENCES
 from attrcert.vocabulary import Guarantee
 

@@ -12,7 +12,8 @@ from torch import Tensor
 from attrcert import ATTRIBUTIONS, AttackConfig, BoundConfig, DataSpec, Draws, ModelSpec, RunOptions, open_run
 from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
 from attrcert.bounds.first_order.linf_scaled import LinfScaled
-from attrcert.running.settings.config import RunConfig, SmoothConfig
+from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.tasks import RunConfig
 from benchmarks.grids import Grid
 from benchmarks.peers import CHUNK, least_seconds
 from benchmarks.subjects import Subject, bundled, convsmall, convsmall_source

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from attrcert.loading.architectures import build
-from attrcert.loading.checkpoints import ModelSpec, load_model
-from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.loading.checkpoints import load_model
+from attrcert.loading.datasets import load_data
 from attrcert.networks.classifier import Classifier
+from attrcert.settings.sources import DataSpec, ModelSpec
 
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.201))
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from attrcert.settings.config import ATTACK_NAMES
 from PIL import Image
 from reference.program import Done, attrcert
 from safetensors.torch import load_file, save_file
@@ -27,12 +28,12 @@ from attrcert.cli import execution
 from attrcert.columns import COLUMNS, METRIC_NAMES, attack_columns
 from attrcert.columns import METRICS as METRIC_COLUMNS
 from attrcert.errors import UsageError
+from attrcert.library import attack
 from attrcert.loading.architectures import build
 from attrcert.metrics import METRICS
 from attrcert.running.evaluating import evaluate
-from attrcert.running.opening.runs import attack
-from attrcert.running.settings.config import ATTACK_NAMES, AttackConfig
-from attrcert.running.settings.presets import PRESETS
+from attrcert.settings.presets import PRESETS
+from attrcert.settings.tasks import AttackConfig
 from attrcert.vocabulary import round_down, round_up
 
 ARCHS = """

@@ -31,8 +31,9 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.draws import Draws
-from attrcert.loading.checkpoints import ModelSpec, load_model
-from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.loading.checkpoints import load_model
+from attrcert.loading.datasets import load_data
+from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 

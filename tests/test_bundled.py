@@ -9,8 +9,9 @@ import torch
 from hatchling.build import build_wheel
 
 from attrcert.loading import bundled
-from attrcert.loading.checkpoints import ModelSpec, load_model, read_weights
-from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.loading.checkpoints import load_model, read_weights
+from attrcert.loading.datasets import load_data
+from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @pytest.mark.parametrize("name", ["fashion-natural", "fashion-adversarial"])

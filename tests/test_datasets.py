@@ -17,8 +17,9 @@ from torch import Tensor
 
 from attrcert.errors import DataError, InputError, SampleError, UsageError
 from attrcert.loading import vision
-from attrcert.loading.datasets import DataSpec, LoadedData, load_data, wrap
-from attrcert.running.evaluating.evaluate import read
+from attrcert.loading.datasets import LoadedData, load_data, wrap
+from attrcert.running.evaluating.samples import read
+from attrcert.settings.sources import DataSpec
 
 
 def load(dataset: Path | str, **spec) -> LoadedData:

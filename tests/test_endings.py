@@ -263,10 +263,10 @@ def test_what_goes_wrong_in_a_worker_keeps_its_kind_and_its_traceback(monkeypatc
         raise RuntimeError("a mistake in a worker")
 
     monkeypatch.setattr("attrcert.running.engines.engine.open_run", opened)
-    from attrcert.loading.checkpoints import ModelSpec
-    from attrcert.loading.datasets import DataSpec
-    from attrcert.running.opening.runs import RunOptions, Source
-    from attrcert.running.settings.config import BoundConfig
+    from attrcert.running.opening.runs import Source
+    from attrcert.settings.computing import RunOptions
+    from attrcert.settings.sources import DataSpec, ModelSpec
+    from attrcert.settings.tasks import BoundConfig
 
     error = Worker(Source(ModelSpec(), DataSpec(), BoundConfig(), RunOptions())).attempt((0,), keep=False)
     assert isinstance(error, UnexpectedError)

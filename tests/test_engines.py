@@ -18,12 +18,12 @@ import pytest
 from reference.program import attrcert
 
 from attrcert.errors import UsageError
-from attrcert.loading.checkpoints import ModelSpec
-from attrcert.loading.datasets import DataSpec
 from attrcert.running.engines.engine import DEATHS, Died, Done, EngineError, Hand, Indices, WorkersDiedError, employ
 from attrcert.running.engines.local_workers import Processes
-from attrcert.running.opening.runs import RunOptions, Source
-from attrcert.running.settings.config import BoundConfig
+from attrcert.running.opening.runs import Source
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.tasks import BoundConfig
 
 BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
 QUICK = ("bound", "--limit", 16, "--batch-size", 2, "--eps", "0.1,0.2", "--quiet")

@@ -15,8 +15,9 @@ from safetensors.torch import save
 
 from attrcert.errors import AttrcertError
 from attrcert.loading.architectures import softplus_mlp
-from attrcert.loading.checkpoints import ModelSpec, load_model
-from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.loading.checkpoints import load_model
+from attrcert.loading.datasets import load_data
+from attrcert.settings.sources import DataSpec, ModelSpec
 
 ARGS = {"inputs": 16, "classes": 3, "hidden": 4}
 METADATA = {

@@ -18,9 +18,10 @@ from torch import Tensor, nn
 
 from attrcert.errors import AttrcertError, CheckpointError, FileError, InputError, ModelError, UsageError
 from attrcert.loading.architectures import build, softplus_mlp
-from attrcert.loading.checkpoints import ModelSpec, load_model
+from attrcert.loading.checkpoints import load_model
 from attrcert.loading.vision import torchvision
 from attrcert.networks.classifier import Classifier
+from attrcert.settings.sources import ModelSpec
 
 ARGS = {"inputs": 16, "classes": 3, "hidden": 4}
 CLASSIFIERS = torchvision("models").list_models(module=torchvision("models"))

@@ -22,7 +22,8 @@ from attrcert.loading.architectures import build
 from attrcert.running.evaluating import inverting, smoothing
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.inverting import allowed, largest_eps
-from attrcert.running.settings.config import MaxEpsConfig, SmoothConfig
+from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.tasks import MaxEpsConfig
 from attrcert.statistics.confidence import Betting
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())

@@ -166,7 +166,7 @@ def test_nothing_reached_by_importing_the_command_line_imports_torch():
         assert not {name.split(".")[0] for name in reached} & HEAVY, f"{module} imports torch at its top"
         # importing a.b.c runs a and a.b first
         waiting += [".".join(name.split(".")[:n]) for name in reached | {module} for n in range(1, 5)]
-    assert {"attrcert.cli.bound", "attrcert.running.settings.config", "attrcert.vocabulary", "attrcert"} <= seen
+    assert {"attrcert.cli.bound", "attrcert.settings.config", "attrcert.vocabulary", "attrcert"} <= seen
 
 
 @pytest.mark.parametrize("path", [p for p in source_files() if part_of(p.values[0]) == "cli"])
@@ -199,7 +199,7 @@ def test_the_direction_check_sees_every_form_of_import(source, part, wrong):
         ("from attrcert.running.opening import runs", "running.settings.config", {"opening"}),
         ("from attrcert.running.keeping.heatmaps import x", "running.engines.engine", {"keeping"}),
         ("from ..pages import content", "reporting.gating.rules", {"pages"}),
-        ("from attrcert.running.settings.config import RunConfig", "running.opening.runs", set()),
+        ("from attrcert.settings.config import RunConfig", "running.opening.runs", set()),
     ],
 )
 def test_the_check_of_rooms_sees_wrong_directions(source, module, wrong):

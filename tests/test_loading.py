@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, InputError, ModelError, UsageError
 from attrcert.loading import bundled
-from attrcert.loading.architectures import build, parse_argument, softplus_mlp
-from attrcert.loading.checkpoints import ModelSpec, load_model
+from attrcert.loading.architectures import build, softplus_mlp
+from attrcert.loading.checkpoints import load_model
 from attrcert.networks.classifier import Classifier
+from attrcert.settings.sources import ModelSpec, parse_argument
 
 ARGS = {"inputs": 16, "classes": 3, "hidden": 4}
 CPU = torch.device("cpu")

@@ -10,12 +10,12 @@ from attrcert.attributions.gradient import Hessian, Saliency
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.errors import UsageError
-from attrcert.loading.checkpoints import ModelSpec
-from attrcert.loading.datasets import DataSpec
 from attrcert.running.evaluating.methods import explainer
 from attrcert.running.opening.memory import Plan, plan, sample_bytes
-from attrcert.running.opening.runs import RunOptions, open_run
-from attrcert.running.settings.config import BoundConfig
+from attrcert.running.opening.opening import open_run
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.tasks import BoundConfig
 from attrcert.vocabulary import parse_bytes, readable_bytes
 
 

@@ -15,8 +15,9 @@ from reference.program import attrcert
 from safetensors.numpy import load_file, save_file
 
 from attrcert.errors import UsageError
-from attrcert.loading.datasets import DataSpec, load_data
+from attrcert.loading.datasets import load_data
 from attrcert.saved.merging import merge
+from attrcert.settings.sources import DataSpec
 from attrcert.vocabulary import indices_text, parse_indices, parse_shard
 
 RUN = ("bound", "--limit", 5, "--eps", "0.1,0.2", "--batch-size", 1, "--quiet")

@@ -23,7 +23,7 @@ from attrcert.errors import ModelError
 from attrcert.loading.architectures import softplus_mlp
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.proving import proving
-from attrcert.running.settings.config import BoundConfig
+from attrcert.settings.tasks import BoundConfig
 
 ARCHITECTURE = textwrap.dedent("""
     from torch import nn

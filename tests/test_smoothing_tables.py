@@ -17,7 +17,8 @@ from attrcert.loading.architectures import build
 from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.summaries.cases import LowStatistic, summarise_cases
 from attrcert.reporting.summaries.inverses import smooth_table
-from attrcert.running.settings.config import BEST_SPREADS, CONFIDENCE_NAMES, RULE_NAMES, SmoothConfig
+from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.smoothing import BEST_SPREADS, CONFIDENCE_NAMES, RULE_NAMES
 
 ARCHS = """
     import torch

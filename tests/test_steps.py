@@ -7,8 +7,8 @@ from attrcert.ascent.balls import Ball
 from attrcert.ascent.steps import Adam, Adaptive, Fixed, FreshDraws, Seen
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
-from attrcert.running.opening.target_maps import target_map
-from attrcert.running.settings.config import AttackConfig
+from attrcert.running.evaluating.target_maps import target_map
+from attrcert.settings.tasks import AttackConfig
 from attrcert.vocabulary import Norm
 
 NOWHERE_NEAR = 1e6

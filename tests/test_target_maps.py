@@ -10,8 +10,8 @@ import torch
 
 from attrcert.errors import DataError
 from attrcert.networks.classifier import Classifier
-from attrcert.running.opening.target_maps import target_map
-from attrcert.running.settings.config import AttackConfig
+from attrcert.running.evaluating.target_maps import target_map
+from attrcert.settings.tasks import AttackConfig
 
 
 def aimed(path: Path, **cap: str) -> torch.Tensor | None:

@@ -8,13 +8,14 @@ from reference.program import attrcert
 
 from attrcert.bounds.first_order.linf_row_sums import check_hours
 from attrcert.errors import UsageError
+from attrcert.library import bound
 from attrcert.linalg.maps import usual_chunk
-from attrcert.loading.checkpoints import ModelSpec
-from attrcert.loading.datasets import DataSpec
 from attrcert.running.evaluating.methods import certifiers
-from attrcert.running.opening.runs import RunOptions, bound, open_run
+from attrcert.running.opening.opening import open_run
 from attrcert.running.opening.tuning import fastest_chunk, product_seconds
-from attrcert.running.settings.config import BoundConfig
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.tasks import BoundConfig
 
 PLENTY = 10**6
 
@@ -115,7 +116,7 @@ def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch
         asked.append((usual, points, most))
         return 5
 
-    monkeypatch.setattr("attrcert.running.opening.runs.fastest_chunk", measured)
+    monkeypatch.setattr("attrcert.running.opening.layouts.fastest_chunk", measured)
     run = opened("integrated-gradients")
     assert asked == [(32, 4 * 20, 4 * 20)]
     assert run.config.chunk == run.source.options.chunk == 5
@@ -127,7 +128,7 @@ def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch
 
 def test_workers_do_not_ask_again_whether_row_sums_take_too_long(monkeypatch):
     timed = []
-    monkeypatch.setattr("attrcert.running.opening.runs.product_seconds", lambda *_: timed.append(1) or 1e-9)
+    monkeypatch.setattr("attrcert.running.opening.layouts.product_seconds", lambda *_: timed.append(1) or 1e-9)
     config = BoundConfig(norm="linf", linf_method=("row-sums",))
     source = open_run(ModelSpec(), DataSpec(limit=1), config, RunOptions(chunk=4)).source
     assert len(timed) == 1

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from attrcert.cli.attack import attack
 from attrcert.cli.bound import bound
@@ -16,6 +16,7 @@ from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
 from attrcert.cli.merge import merge
 from attrcert.cli.min_radius import min_radius
+from attrcert.cli.options import flowing, without_types
 from attrcert.cli.report import report
 from attrcert.cli.smooth import smooth
 from attrcert.cli.streams import standard_streams
@@ -24,8 +25,18 @@ from attrcert.errors import told
 TRACEBACK = "--traceback"
 
 
+class Plain(TyperCommand):
+    """Flags are shown without a type."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return without_types(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
     """Errors that typer would end with 1, the exit code of a rule that failed, are errors like others."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return without_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -40,20 +51,13 @@ app = typer.Typer(
     help="How far can a feature attribution be moved by a perturbation of size eps? Bounds and attacks per sample, and "
     "what each figure guarantees.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-app.command()(bound)
-app.command()(attack)
-app.command("max-eps")(max_eps)
-app.command("min-radius")(min_radius)
-app.command()(smooth)
-app.command()(gate)
-app.command()(report)
-app.command()(merge)
-app.command()(doctor)
-app.command()(catalogue)
+for computing in (bound, attack, max_eps, min_radius, smooth, doctor):
+    app.command(computing.__name__, cls=Plain, epilog=computing.epilog)(computing)  # type: ignore[attr-defined]
+for reading in (gate, report, merge, catalogue):
+    app.command(cls=Plain, help=flowing(reading.__doc__ or ""))(reading)
 
 
 def _version(wanted: bool) -> bool:

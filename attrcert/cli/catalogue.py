@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from attrcert.cli import options
 from attrcert.cli.console import put, stdout
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
 from attrcert.registry import unknown
+from attrcert.settings.declared import OUTPUT
 
 
 def catalogue(
@@ -22,7 +22,7 @@ def catalogue(
         ),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=options.OUTPUT)
+        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=OUTPUT)
     ] = "table",
 ) -> None:
     """List attributions, certificates, attacks, presets, metrics, bundled models and samples, and what the guarantees mean."""

@@ -1,42 +1,48 @@
 """`attrcert doctor`: is this model fit to be bounded?"""
 
 import json
-from dataclasses import asdict
-from typing import Annotated
+from dataclasses import asdict, dataclass
 
 import typer
 
-from attrcert.cli import options
 from attrcert.cli.console import put, stdout
-from attrcert.cli.groups import with_groups
-from attrcert.errors import UsageError
+from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.declared import OUTPUT, Part, setting
+from attrcert.settings.explaining import Arithmetic
+from attrcert.settings.sources import DataSpec, ModelSpec
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-@with_groups
-def doctor(
-    model: options.ModelGroup,
-    data: options.DataGroup,
-    checkpoint: options.Checkpoint = None,
-    dataset: options.Dataset = None,
-    device: options.Device = "auto",
-    dtype: options.Dtype = "float32",
-    format_: Annotated[
-        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=options.OUTPUT)
-    ] = "table",
-) -> None:
+@dataclass(frozen=True)
+class Shown(Part):
+    """How the findings are shown."""
+
+    format: str = setting("table", "Format of stdout.", OUTPUT, choices=("table", "json"), basic=True)
+
+
+@command(
+    "doctor",
+    ModelSpec,
+    DataSpec,
+    RunOptions,
+    Arithmetic,
+    Shown,
+    example="attrcert doctor model.safetensors data/val --arch torchvision:resnet18",
+)
+def doctor(asked: Asked) -> None:
     """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
     max-pooling, the softplus twin's fidelity, input range, accuracy. Exit 3 if a check fails.
     """
-    if format_ not in ("table", "json"):
-        raise UsageError(f"--format must be table or json, got {format_!r}")
+    shown = asked.part(Shown)
 
-    from attrcert.running.opening.runs import examine
+    from attrcert.running.opening.opening import doctor as examined
 
-    findings = examine(model.spec(checkpoint, data.max_input), data.spec(dataset), device=device, dtype=dtype)
-    if format_ == "json":
+    device, dtype = asked.part(RunOptions).device, asked.part(Arithmetic).dtype
+    findings = examined(asked.model(), asked.part(DataSpec), device=device, dtype=dtype)
+    if shown.format == "json":
         put(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         from rich.table import Table

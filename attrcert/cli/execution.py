@@ -2,7 +2,8 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,29 +11,27 @@ import typer
 
 from attrcert.cli.console import put, stdout, talk
 from attrcert.cli.gate import render
-from attrcert.cli.options import OutputGroup, RunGroup
+from attrcert.cli.options import Asked
+from attrcert.cli.output import Complete, Output
 from attrcert.cli.session import compute
 from attrcert.errors import UsageError
+from attrcert.settings.computing import RunOptions, Workers
+from attrcert.settings.tasks import Task
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attrcert.columns import Row
-    from attrcert.loading.checkpoints import ModelSpec
-    from attrcert.loading.datasets import DataSpec
     from attrcert.reporting.gating.rules import Rule
     from attrcert.reporting.gating.verdicts import Verdict
     from attrcert.reporting.summaries.bounds import Summary
+    from attrcert.running.engines.engine import Engine
     from attrcert.running.opening.runs import Run
-    from attrcert.running.settings.config import RunConfig
 
 
 def execute(
-    config: "RunConfig",
-    model: "ModelSpec",
-    data: "DataSpec",
-    choices: RunGroup,
-    results: OutputGroup,
+    asked: Asked,
+    task: Task | None = None,
     *,
     deltas: Path | None = None,
     jacobians: "Sequence[int]" = (),
@@ -41,22 +40,23 @@ def execute(
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
     from attrcert.reporting.gating.promises import broken
     from attrcert.running.keeping.jacobians import check_jacobians
-    from attrcert.running.opening.runs import open_run
+    from attrcert.running.opening.opening import open_run
     from attrcert.saved.arrays import jacobian_file
     from attrcert.saved.files import check_target
 
+    task, results = task or asked.task(), asked.part(Output)
     results.needs_file(deltas)
     for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
         if path:
             check_target(path)
-    rules = results.rules(config.columns, config.cases)
-    _check_rules(config, rules)
-    engine = choices.made_engine()
-    asked = choices.options()
-    run = open_run(model, data, config, asked)
+    rules = results.rules(task.columns, task.cases)
+    _check_rules(task, rules)
+    workers = asked.part(Workers)
+    engine, options = _engine(workers), replace(asked.part(RunOptions), sharing=workers.sharing)
+    run = open_run(asked.model(), asked.data(), task, options)
     if jacobians:
         check_jacobians(run, jacobians)
-    rows = compute(run, asked, results, engine, deltas=deltas, jacobians=jacobians)
+    rows = compute(run, options, results, engine, deltas=deltas, jacobians=jacobians)
     verdict = _judged(run, rows, rules)
     summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)
@@ -65,16 +65,34 @@ def execute(
         raise typer.Exit(1)
     if verdict and verdict.outcome.exit_code:
         raise typer.Exit(verdict.outcome.exit_code)
-    incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", choices)
+    incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", results)
 
 
-def _check_rules(config: "RunConfig", rules: "Sequence[Rule]") -> None:
+def _engine(asked: Workers) -> "Engine":
+    """Who computes."""
+    from attrcert.running.engines.engine import Here, Spread
+
+    if asked.engine == "local" and asked.workers == 1:
+        return Here()
+    if asked.engine == "local":
+        from attrcert.running.engines.local_workers import Processes
+
+        return Spread(partial(Processes, workers=asked.workers), asked.workers)
+    try:
+        from attrcert.running.engines.apart import Apart
+        from attrcert.running.engines.ray_workers import Actors
+    except ModuleNotFoundError as error:
+        raise UsageError("--engine ray needs Ray", hint="pip install 'attrcert[ray]'") from error
+    return Apart(partial(Actors, address=asked.ray_address, gpus=asked.gpus_per_worker), asked.workers)
+
+
+def _check_rules(config: Task, rules: "Sequence[Rule]") -> None:
     """A rule about what is not asked for, and one that cannot fail, are refused before anything is computed."""
     from attrcert.reporting.gating.possibilities import check_can_fail
     from attrcert.reporting.gating.selections import check_asked
     from attrcert.saved.runfiles import table_of
 
-    expected = table_of(config.cases, config.columns, config.command, "the run", {"identity": asdict(config)})
+    expected = table_of(config.cases, config.columns, config.command, "the run", {"identity": config.identity()})
     for rule in rules:
         check_asked(rule.figure, expected)
         check_can_fail(rule, expected)
@@ -91,17 +109,17 @@ def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict 
     return judge_table(table_of(rows, run.config.columns, run.config.command, "this run", manifest), rules)
 
 
-def incomplete(missing: int, samples: int, what: str, choices: RunGroup) -> None:
+def incomplete(missing: int, samples: int, what: str, limit: Complete) -> None:
     """Exit 4 if too many samples have no such thing."""
-    if missing > choices.max_incomplete * samples:
+    if missing > limit.max_incomplete * samples:
         talk(
             f"incomplete: {missing} of {samples} samples have no {what}; "
-            f"--max-incomplete allows a share of {choices.max_incomplete:g}"
+            f"--max-incomplete allows a share of {limit.max_incomplete:g}"
         )
         raise typer.Exit(4)
 
 
-def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: OutputGroup) -> None:
+def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: Output) -> None:
     """A closed form on stdout: lines for people, or the same as JSON, where what has no end is null."""
     if results.require:
         raise UsageError("a closed form has no rows that --require could judge")

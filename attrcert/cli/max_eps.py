@@ -1,68 +1,59 @@
 """`attrcert max-eps`: the largest perturbation that keeps a threshold, per sample."""
 
-from typing import Annotated
+from dataclasses import dataclass
 
-import typer
-
-from attrcert.cli import options
 from attrcert.cli.execution import execute, say
-from attrcert.cli.groups import Context, said, with_groups
-from attrcert.cli.smoothing import SmoothGroup, ThresholdGroup
+from attrcert.cli.options import Asked, command
+from attrcert.cli.output import Output
 from attrcert.errors import UsageError
-from attrcert.running.settings.config import MaxEpsConfig, RunConfig
+from attrcert.settings.bounding import Thresholds
+from attrcert.settings.computing import RunOptions, Workers
+from attrcert.settings.declared import THRESHOLD, Part, setting
+from attrcert.settings.explaining import Noise
+from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.vocabulary import round_down
 
 
-@with_groups
-def max_eps(
-    context: Context,
-    thresholds: ThresholdGroup,
-    smoothing: SmoothGroup,
-    method: options.MethodGroup,
-    model: options.ModelGroup,
-    data: options.DataGroup,
-    run: options.RunGroup,
-    results: options.OutputGroup,
-    checkpoint: options.Checkpoint = None,
-    dataset: options.Dataset = None,
-    smoothgrad_lipschitz: Annotated[
-        float | None,
-        typer.Option(
-            metavar="F",
-            help="The global bound for SmoothGrad of any function with |f| <= F (probabilities: 0.5), with --sigma and "
-            "--max-deviation; no model or data are read.",
-            show_default=False,
-            rich_help_panel="Threshold",
-        ),
-    ] = None,
-) -> None:
+@dataclass(frozen=True)
+class Global(Part):
+    """A bound without a model."""
+
+    smoothgrad_lipschitz: float | None = setting(
+        None,
+        "The global bound for SmoothGrad of any function with |f| <= F (probabilities: 0.5), with --sigma and --max-deviation; no model "
+        "or data are read.",
+        THRESHOLD,
+        metavar="F",
+    )
+
+
+@command(
+    "max-eps",
+    ModelSpec,
+    DataSpec,
+    RunOptions,
+    Workers,
+    Output,
+    Global,
+    example="attrcert max-eps model.safetensors data/val --max-angle 30 --out largest.csv",
+)
+def max_eps(asked: Asked) -> None:
     """Find, for each sample, the largest eps at which a bound keeps a threshold.
 
     With --max-deviation, --max-cosine-distance or --max-angle it inverts the first-order bound, an estimate that attacks can exceed,
     or with --proved the bound that none can.
+
     With --smooth and --min-cosine it inverts the certificate of the smoothed attribution, which holds with confidence;
     --radius best (--sigma best) takes the best of a grid for each sample.
     """
-    if said(context, "eps"):
-        raise UsageError(
-            "--eps means nothing here: max-eps finds it", hint="`attrcert bound --eps` bounds at a given eps"
-        )
-    if smoothgrad_lipschitz is not None:
-        _global(smoothgrad_lipschitz, method.single()["sigma"], thresholds.settings()["max_deviation"], results)
-        return
-    spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
-    config: RunConfig
-    if smoothing.smooth is None:
-        smoothing.unused(context)
-        config = MaxEpsConfig(**method.single(), **thresholds.settings(), **run.settings())
+    F = asked.part(Global).smoothgrad_lipschitz
+    if F is None:
+        execute(asked)
     else:
-        if any(thresholds.settings().values()):
-            raise UsageError("--smooth goes with --min-cosine, not with a first-order threshold")
-        config = smoothing.config("max-eps", method, run)
-    execute(config, model.spec(checkpoint, data.max_input), spec, run, results)
+        _global(F, asked.part(Noise).sigma, asked.part(Thresholds).max_deviation, asked.part(Output))
 
 
-def _global(F: float, sigma: float, deviations: tuple[float, ...], results: options.OutputGroup) -> None:
+def _global(F: float, sigma: float, deviations: tuple[float, ...], results: Output) -> None:
     """The Lipschitz bound of SmoothGrad, which needs neither a model nor data."""
     if not deviations or not F > 0:
         raise UsageError("--smoothgrad-lipschitz needs F > 0 and at least one --max-deviation")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attrcert.cli.console import stderr, talk
-from attrcert.cli.options import OutputGroup
+from attrcert.cli.output import Output
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.foreign import shell
@@ -23,9 +23,10 @@ from attrcert.saved.manifests import COMPLETE, RUNNING
 
 if TYPE_CHECKING:
     from attrcert.running.engines.engine import Engine
-    from attrcert.running.opening.runs import Run, RunOptions
+    from attrcert.running.opening.runs import Run
     from attrcert.saved.deltas import DeltaFile
     from attrcert.saved.rowfiles import RowFile
+    from attrcert.settings.computing import RunOptions
 
 DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}
 
@@ -33,7 +34,7 @@ DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "sm
 def compute(
     run: "Run",
     asked: "RunOptions",
-    results: OutputGroup,
+    results: Output,
     engine: "Engine",
     *,
     deltas: Path | None = None,
@@ -54,7 +55,7 @@ def compute(
         rows: list[Row] = list(books.file.rows) if books.file else []
         done = books.file.finished if books.file else frozenset()
         run, size = _as_begun(run, asked, engine, books.file, warn)
-        books.begin({**run.environment(), "batch_size": size, "chunk": run.config.chunk})
+        books.begin({**run.environment(), "batch_size": size, "chunk": run.work.layout.chunk})
         with (
             _progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
             closing(engine(run, Order(done, size, books.kept, warn))) as found,
@@ -80,7 +81,7 @@ class _Books:
     begun: bool = False
     lost: bool = False  # whether what is kept is of no use to anyone if the run does not end
 
-    def open(self, run: "Run", results: OutputGroup, deltas: Path | None) -> None:
+    def open(self, run: "Run", results: Output, deltas: Path | None) -> None:
         """Nothing is removed before all that is there was seen to be ours, and this run's where it is resumed."""
         out, resume, overwrite = results.out, results.resume, results.overwrite
         if deltas:
@@ -183,9 +184,10 @@ def _as_begun(
     size = fitting(run, engine)
     if file is None:
         return run, size
-    chunk = run.config.chunk if run.config.held is not None else asked.chunk  # what fits where memory is short
+    layout = run.work.layout
+    chunk = layout.chunk if layout.held is not None else asked.chunk  # what fits where memory is short
     size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
-    return run.with_chunk(_as_before(file, "chunk", chunk, run.config.chunk, asked=asked.chunk, warn=warn)), size
+    return run.with_chunk(_as_before(file, "chunk", chunk, layout.chunk, asked=asked.chunk, warn=warn)), size
 
 
 def _warn(message: str) -> None:

@@ -1,81 +1,89 @@
 """`attrcert smooth`: the smoothed attributions themselves, since they are what is certified."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from attrcert.cli import options
 from attrcert.cli.console import talk
 from attrcert.cli.execution import incomplete
-from attrcert.cli.groups import Context, said, with_groups
-from attrcert.cli.smoothing import SmoothGroup
+from attrcert.cli.options import Asked, command
+from attrcert.cli.output import Complete, Quiet, path
 from attrcert.errors import UsageError
 from attrcert.saved.files import check_target, make_folder
 from attrcert.saved.locks import Lock
+from attrcert.settings.certifying import Certifying
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.declared import OUTPUT, Part, setting
+from attrcert.settings.sources import DataSpec, ModelSpec
 
 
-@with_groups
-def smooth(
-    context: Context,
-    smoothing: SmoothGroup,
-    method: options.MethodGroup,
-    model: options.ModelGroup,
-    data: options.DataGroup,
-    run: options.RunGroup,
-    checkpoint: options.Checkpoint = None,
-    dataset: options.Dataset = None,
-    out: Annotated[Path, typer.Option(help="An .npz file for the maps.", rich_help_panel=options.OUTPUT)] = Path(
-        "maps.npz"
-    ),
-    png: Annotated[
-        Path | None,
-        typer.Option(help="A folder for heatmaps beside their inputs.", rich_help_panel=options.OUTPUT),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file.", rich_help_panel=options.OUTPUT)
-    ] = False,
-) -> None:
+@dataclass(frozen=True)
+class Files(Part):
+    """Where the maps go."""
+
+    out: Path = setting(Path("maps.npz"), "An .npz file for the maps.", OUTPUT, read=path, basic=True)
+    png: Path | None = setting(None, "A folder for heatmaps beside their inputs.", OUTPUT, read=path, basic=True)
+    overwrite: bool = setting(False, "Replace the file.", OUTPUT, basic=True)
+
+    def check(self) -> None:
+        if self.out.suffix != ".npz" or not self.out.parent.is_dir():
+            raise UsageError(f"--out must name an .npz file in a folder that exists, got {self.out}")
+        check_target(self.out)
+        if self.out.exists() and not self.overwrite:
+            raise UsageError(f"{self.out} exists", hint="--overwrite replaces it")
+
+
+@command(
+    "smooth",
+    ModelSpec,
+    DataSpec,
+    RunOptions,
+    Complete,
+    Quiet,
+    Files,
+    example="attrcert smooth model.safetensors data/val --smooth gaussian --sigma 0.1 --out maps.npz --png maps",
+)
+def smooth(asked: Asked) -> None:
     """Write each sample's smoothed attribution with its error bar: the map that the certificates speak of.
 
     The .npz has, per sample: index, label (-1 for none), predicted, target, image, map (the mean over the draws of the
     bounded attribution), standard_error (of each entry), C_hat (the map's length), C_lower (its lower bound with
     confidence) and M.
     """
-    for name in ("eps", "min_cosine"):
-        if said(context, name):
-            raise UsageError(
-                f"--{name.replace('_', '-')} means nothing here: a map is the same for every one",
-                hint="`attrcert bound --smooth` certifies the maps",
-            )
-    if out.suffix != ".npz" or not out.parent.is_dir():
-        raise UsageError(f"--out must name an .npz file in a folder that exists, got {out}")
-    check_target(out)
-    if out.exists() and not overwrite:
-        raise UsageError(f"{out} exists", hint="--overwrite replaces it")
-    config = smoothing.config("bound", method, run)
-    if len(config.spread) > 1:
-        raise UsageError(f"smooth takes one radius or sigma, got {len(config.spread)}")
+    files, task = asked.part(Files), asked.task()
+    assert isinstance(task, Certifying)
+    if len(task.spread) > 1:
+        raise UsageError(f"smooth takes one radius or sigma, got {len(task.spread)}")
 
-    from attrcert.running.keeping.heatmaps import check_pictures, holds_maps, write_maps, write_pictures
-    from attrcert.running.opening.runs import open_run
+    from attrcert.running.keeping.heatmaps import (
+        check_pictures,
+        holds_maps,
+        smoothed_maps,
+        write_maps,
+        write_pictures,
+    )
+    from attrcert.running.opening.opening import open_run
 
+    out, png, say = files.out, files.png, _silent if asked.part(Quiet).quiet else talk
     if out.exists() and not holds_maps(out):
         raise UsageError(f"{out} is not a file of maps that attrcert wrote, and is not overwritten")
     if png is not None:
         make_folder(png)
-    spec = data.spec(dataset, bundled_limit=options.BUNDLED_LIMIT)
     with Lock(out) as lock:
         if lock.note:
-            talk(f"warning: {lock.note}", style="yellow")
-        opened = open_run(model.spec(checkpoint, data.max_input), spec, config, run.options())
+            say(f"warning: {lock.note}", style="yellow")
+        run = open_run(asked.model(), asked.data(), task, asked.part(RunOptions))
         if png is not None:
-            check_pictures(png, opened.data.indices)
-        maps, failed = write_maps(opened, out)
-    talk(f"{len(maps['index'])} maps in {out}")
+            check_pictures(png, run.data.indices)
+        maps, failed = smoothed_maps(run)
+        write_maps(maps, out)
+    say(f"{len(maps['index'])} maps in {out}")
     if png is not None:
         write_pictures(maps, png)
-        talk(f"{len(maps['index'])} pictures in {png}")
+        say(f"{len(maps['index'])} pictures in {png}")
     for sample in failed:
-        talk(f"no map of sample {sample.index}: {sample.kind}: {sample.message}", style="yellow")
-    incomplete(len(failed), len(failed) + len(maps["index"]), "map", run)
+        say(f"no map of sample {sample.index}: {sample.kind}: {sample.message}", style="yellow")
+    incomplete(len(failed), len(failed) + len(maps["index"]), "map", asked.part(Complete))
+
+
+def _silent(message: str, *, style: str = "") -> None:
+    pass

@@ -1,6 +1,5 @@
 """Networks from a name: bundled, torchvision's, or the user's own factory in a module or file."""
 
-import ast
 import importlib
 import importlib.util
 import inspect
@@ -89,17 +88,6 @@ def factory(spec: str, kind: str) -> Callable[..., Any]:
             return found(**arguments)
 
     return make
-
-
-def parse_argument(text: str) -> tuple[str, Any]:
-    """`key=value` with the value read as a Python literal where it is one."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.isidentifier():
-        raise UsageError(f"an argument must look like key=value, got {text!r}")
-    try:
-        return key, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return key, value
 
 
 def is_safe_to_name(arch: str) -> bool:

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-DEFAULT_MODEL = "fashion-natural"
-DEFAULT_SAMPLE = "fashion-test"
-
 
 def folder() -> Path:
     package = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ import pickle
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from attrcert.errors import CheckpointError, ModelError, UsageError
 from attrcert.loading import bundled, metadata
 from attrcert.loading.architectures import build, is_safe_to_name
-from attrcert.loading.files import DEFAULT_MAX_INPUT, capped, readable, regular, sha256
+from attrcert.loading.files import capped, readable, regular, sha256
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
+from attrcert.settings.sources import DEFAULT_MAX_INPUT, ModelSpec
 from attrcert.vocabulary import shortened, some
 
 DEEPEST = 4  # wrappers within wrappers
@@ -33,20 +34,6 @@ USABLE = {
 
 
 @dataclass(frozen=True)
-class ModelSpec:
-    """How a user names a model; what is None is taken from the checkpoint's metadata."""
-
-    checkpoint: str = bundled.DEFAULT_MODEL
-    arch: str | None = None
-    arch_args: Mapping[str, Any] = field(default_factory=dict)
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    output: str | None = None
-    beta: float | None = None
-    max_input: str = DEFAULT_MAX_INPUT
-
-
-@dataclass(frozen=True)
 class LoadedModel:
     """A classifier and what the manifest says of where it came from."""
 
@@ -55,12 +42,21 @@ class LoadedModel:
 
 
 def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:
-    """The classifier named by `spec`, on the device. The user's code runs only when the file has passed what can be checked without it."""
+    """The classifier that `spec` names, on the device, or holds. The user's code runs only when the file has passed what can be checked
+    without it.
+    """
+    given = spec.checkpoint
+    if isinstance(given, Classifier):
+        return LoadedModel(given, {})
+    if isinstance(given, nn.Module):
+        return LoadedModel(Classifier(given, spec.mean, spec.std, spec.output, spec.softplus_beta), {})
+    if not isinstance(given, str):
+        raise UsageError(f"a model must be a network, a Classifier, a file or a name, got {type(given).__name__}")
     path = bundled.models().get(spec.checkpoint) or Path(spec.checkpoint)
     weights, described = read_weights(path, spec.max_input)
     weights = checked(weights, path.name)
     mean, std = metadata.normalisation(described, path.name, spec.mean, spec.std)
-    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.beta)
+    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.softplus_beta)
     classes = metadata.classes(described, path.name)
     arch, arguments, network = _network(spec, weights, described, path.name)
     fill(network, weights, path.name)

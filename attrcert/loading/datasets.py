@@ -4,7 +4,7 @@ import hashlib
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,16 +12,19 @@ import numpy as np
 from jaxtyping import Float
 from PIL import Image
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from attrcert.errors import AttrcertError, DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
 from attrcert.loading.array_archives import read_arrays
-from attrcert.loading.files import DEFAULT_MAX_INPUT, readable, regular, sha256
+from attrcert.loading.files import readable, regular, sha256
 from attrcert.loading.pictures import ENDINGS, decoded
 from attrcert.loading.pixels import MOST_CLASSES, as_image, class_number
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
+from attrcert.settings.declared import declared
+from attrcert.settings.sources import DEFAULT_MAX_INPUT, DataSpec
 from attrcert.vocabulary import some
 
 NOT_CHOSEN = ("data_root", "download", "max_input")  # how data are come by, not which
@@ -32,23 +35,6 @@ class Images(Protocol):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]: ...
-
-
-@dataclass(frozen=True)
-class DataSpec:
-    """How a user names data, and which part of it."""
-
-    dataset: str = bundled.DEFAULT_SAMPLE
-    data_root: str = "data"
-    download: bool = False
-    resize: int | None = None
-    crop: int | None = None
-    channels: int | None = None
-    skip: int = 0
-    limit: int | None = None
-    indices: tuple[int, ...] | None = None
-    shard: tuple[int, int] | None = None  # the third of eight is (3, 8)
-    max_input: str = DEFAULT_MAX_INPUT
 
 
 @dataclass(frozen=True)
@@ -68,17 +54,19 @@ class LoadedData:
 
 
 def load_data(spec: DataSpec) -> LoadedData:
-    """The data named by `spec`; nothing is decoded yet."""
-    images, digest = _source(spec)
+    """The data that `spec` names or holds; nothing is decoded yet."""
+    named = isinstance(spec.dataset, str)
+    images, digest = _source(spec) if named else (wrap(spec.dataset), None)
     if len(images) == 0:
-        raise DataError(f"{spec.dataset} holds no images")
+        raise DataError(f"{spec.dataset if named else 'the data'} holds no images")
     if spec.resize or spec.crop:
         images = Resized(images, spec.resize, spec.crop)
-    selection = {key: value for key, value in asdict(spec).items() if key not in NOT_CHOSEN}
+    selection = {name: getattr(spec, name) for name in declared(DataSpec) if name not in NOT_CHOSEN}
+    facts = {**selection, "dataset_sha256": digest} if named else {}
     selected = chosen(spec, len(images))
     if spec.shard and spec.shard[0] > len(selected):
         raise UsageError(f"shard {spec.shard[0]}/{spec.shard[1]} of {len(selected)} samples has none")
-    return LoadedData(images, selected, {**selection, "dataset_sha256": digest}, spec.shard, spec.max_input)
+    return LoadedData(images, selected, facts, spec.shard, spec.max_input)
 
 
 def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:
@@ -182,6 +170,8 @@ class Resized:
 
 def look_for(spec: DataSpec) -> None:
     """Refuse a name that leads nowhere, before anything is loaded or run."""
+    if not isinstance(spec.dataset, str):
+        return
     name, path = spec.dataset, _path(spec)
     if name.startswith("torchvision:"):
         return
@@ -296,7 +286,8 @@ def _from_factory(name: str) -> Images:
 
 
 def wrap(made: Any, name: str = "data") -> Images:
-    """A pair (images, labels) of arrays, or a map-style dataset of (image, label) pairs."""
+    """A pair (images, labels) of arrays, or a map-style dataset of (image, label) pairs; a DataLoader stands for its dataset."""
+    made = made.dataset if isinstance(made, DataLoader) else made
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray | Tensor):
         return _arrays(*made, name)
     if isinstance(made, np.ndarray | Tensor):

@@ -9,7 +9,6 @@ from pathlib import Path
 from attrcert.errors import FileError, InputError
 from attrcert.vocabulary import parse_bytes, readable_bytes
 
-DEFAULT_MAX_INPUT = "2GB"
 _KINDS = {
     stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from attrcert import AttackConfig, DataSpec, ModelSpec, RunOptions, open_run
-from attrcert.cli.options import OutputGroup
+from attrcert.cli.output import Output
 from attrcert.cli.session import compute
 from attrcert.columns import Row
 from attrcert.running.opening.runs import Run
@@ -39,7 +39,7 @@ class Runs:
     engine: Canned
 
     def __call__(self, home: Path, *, resume: bool = False, overwrite: bool = False) -> list[Row]:
-        results = OutputGroup(out=home / "x.csv", resume=resume, overwrite=overwrite, quiet=True)
+        results = Output(out=home / "x.csv", resume=resume, overwrite=overwrite, quiet=True)
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(Run, "environment", lambda _: {"versions": {}})  # which takes most of the time
             return compute(self.run, RunOptions("cpu"), results, self.engine, deltas=home / "x.safetensors")

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from attrcert.columns import Cell, Row
 from attrcert.errors import AttrcertError, told
-from attrcert.running.evaluating.attacking import Deltas
-from attrcert.running.opening.runs import Run, Source, open_run
+from attrcert.running.evaluating.work import Deltas
+from attrcert.running.opening.opening import open_run
+from attrcert.running.opening.runs import Run, Source
 
 BATCHES_EACH = 4  # so that no worker waits long for the last one
 DEATHS = 3  # of workers at one batch, after which the batch is to blame

@@ -1,16 +1,15 @@
-"""The bounds of one batch, and the cells that they fill."""
+"""The bounds of one batch as the cells that they fill."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.ascent.balls import Ball
-from attrcert.bounds.first_order import l2_spectral
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.bounds.first_order.enclosed import FirstOrder, best_of
 from attrcert.bounds.first_order.label_dual import LabelDual
@@ -18,146 +17,14 @@ from attrcert.bounds.first_order.label_margin import Margins, label_kept, margin
 from attrcert.bounds.first_order.taylor_correction import Linearisation, Linearity, linearise
 from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.columns import Cell, Row
-from attrcert.draws import Draws
 from attrcert.geometry.angles import largest_angle
-from attrcert.linalg.maps import usual_chunk
-from attrcert.networks.classifier import Classifier
-from attrcert.running.evaluating.methods import attribution_label, certifiers, explainer, network_rounding, solver
-from attrcert.running.evaluating.proving import Proving
-from attrcert.running.evaluating.rounding import Measured, Otherwise, Rounding
-from attrcert.running.settings.config import AttackConfig, BoundConfig
-from attrcert.types import Attribution, Batch, Explained, LinearMap
+from attrcert.running.evaluating.methods import certifiers, solver
+from attrcert.running.evaluating.subjects import Subject
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
 LOST = (
     "rounding in {} changes the Jacobian by more than --slack allows; weights cancel; in float32, --dtype float64 helps"
 )
-
-
-@dataclass(frozen=True)
-class Subject:
-    """Samples with the class that is explained and their attribution."""
-
-    f: Classifier
-    batch: Batch
-    config: BoundConfig
-    logits: Float[Tensor, "b k"]
-    target: Int64[Tensor, " b"]
-    explained: Explained
-    prover: Proving | None = None
-    other: Otherwise | None = None
-
-    @property
-    def draws(self) -> Draws:
-        return Draws(self.config.seed, self.batch.indices)
-
-    @property
-    def allowance(self) -> float | None:
-        """For rounding, where it is not measured."""
-        return network_rounding(self.config, self.f.beta) if self.other is None else None
-
-    @cached_property
-    def predicted(self) -> Int64[Tensor, " b"]:
-        return self.logits.argmax(dim=1)
-
-    @cached_property
-    def lengths(self) -> list[float]:
-        """|g(x)|_2 of each sample."""
-        return self.explained.value.double().norm(dim=1).tolist()
-
-    @property
-    def attribution(self) -> Attribution:
-        return explainer(self.config, self.f.mean)
-
-    def change(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-        """g(x + delta) - g(x)."""
-        x = self.batch.images
-        return self.attribution.value(self.f, x + delta.view_as(x), self.target, self.draws) - self.explained.value
-
-    def jacobian_at(self, delta: Float[Tensor, "b n"]) -> LinearMap:
-        """J at x + delta."""
-        x = self.batch.images
-        return self.attribution.explain(self.f, x + delta.view_as(x), self.target, self.draws).jacobian
-
-    @cached_property
-    def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"]]:
-        """The normal vector that the solver starts from, and its product with the Jacobian."""
-        J = self.explained.jacobian
-        w = self.draws.normal(l2_spectral.PURPOSE, J.shape[2], like=J)
-        return w, J.matvec(w)
-
-    def finite(self) -> Bool[Tensor, " b"]:
-        """Which samples have a finite attribution and a finite Jacobian, by one product."""
-        return (self.explained.value.isfinite() & self.probe[1].isfinite()).all(dim=1)
-
-    @cached_property
-    def rounding(self) -> Rounding | None:
-        """What rounding takes of the attribution and its Jacobian; None where the network does not run in float64."""
-        if self.other is None:
-            return None
-        points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)  # of twice as many bytes each
-        attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
-        measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
-        at_once = max(1, points // getattr(attribution, "points", 1))
-        x = self.batch.images
-        return measured.against(self.other, attribution, x, self.target, self.draws, at_once=at_once)
-
-
-def explained_class(logits: Float[Tensor, "b k"], batch: Batch, target: str) -> Int64[Tensor, " b"]:
-    """The class to explain: the predicted one, the label, or a fixed one."""
-    predicted = logits.argmax(dim=1)
-    if target == "predicted":
-        return predicted
-    if target == "label":
-        return torch.tensor(batch.labels, device=predicted.device)
-    return torch.full_like(predicted, int(target))
-
-
-def explain(
-    f: Classifier,
-    batch: Batch,
-    logits: Float[Tensor, "b k"],
-    config: BoundConfig,
-    prover: Proving | None = None,
-    other: Otherwise | None = None,
-) -> Subject:
-    """The attribution of the configured class of every sample; an attack measured on the original network asks that for the class."""
-    if isinstance(config, AttackConfig) and config.measure_on == "relu":
-        with torch.no_grad():
-            logits = f.original()(batch.images)
-    target = explained_class(logits, batch, config.target)
-    draws = Draws(config.seed, batch.indices)
-    explained = explainer(config, f.mean).explain(f, batch.images, target, draws)
-    return Subject(f, batch, config, logits, target, explained, prover, other)
-
-
-def bound_subject(subject: Subject) -> dict[int, list[Row]]:
-    """Each sample's rows, one per eps, by its index."""
-    bounded = bound_all(subject)
-    by_eps = [bounded.rows(eps) for eps in subject.config.eps]
-    return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}
-
-
-def bound_all(subject: Subject) -> "Bounded":
-    """The bounds of a batch, for every eps."""
-    config, J = subject.config, subject.explained.jacobian
-    found = [certify(J, subject.draws) for certify in certifiers(config, subject.allowance, subject.probe[1])]
-    if subject.rounding is not None:
-        found = [one.off_by(subject.rounding.product, config.delta_norm, config.slack) for one in found]
-    worst = best_of(found)
-    near = None
-    if config.label_constraint != "off":
-        near = margins(subject.f, subject.batch.images, subject.logits, config.margin_classes)
-    linearisation = linearise(
-        subject.change,
-        J,
-        worst,
-        norm=config.delta_norm,
-        draws=subject.draws,
-        random=config.eta_draws,
-        known=subject.probe,
-    )
-    return Bounded(subject, found, worst, linearisation, near)
 
 
 @dataclass(frozen=True)
@@ -194,8 +61,8 @@ class Bounded:
             "correct": None if label is None else label == predicted,
             "target": self._classes[1][i],
             "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
-            "attribution": attribution_label(self.subject.config),
-            "norm": str(self.subject.config.delta_norm),
+            "attribution": self.subject.config.label,
+            "norm": str(self.subject.config.perturbation.delta_norm),
             "g_norm": self.subject.lengths[i],
             "completeness_gap": None if gap is None else float(gap[i]),
             "failure": self.worst.failure,
@@ -243,12 +110,12 @@ class Bounded:
     def solver_cells(self, i: int) -> dict[str, Cell]:
         """What the solver says of a sample, whatever eps is."""
         winner = self._winners[i]
-        solution, linf = winner.solution, self.subject.config.delta_norm.kind is NormKind.LINF
+        solution, linf = winner.solution, self.subject.config.perturbation.delta_norm.kind is NormKind.LINF
         cells: dict[str, Cell] = {"linf_method": winner.method} if linf else {}
         if solution is None:
             return cells
         if solution.status[i] is SolverStatus.ROUNDING:
-            cells["message"] = LOST.format(self.subject.config.dtype)
+            cells["message"] = LOST.format(self.subject.config.arithmetic.dtype)
         cells |= {
             "solver_status": solution.status[i].value,
             "steps": int(solution.steps[i]),
@@ -257,15 +124,15 @@ class Bounded:
         return cells if linf else {**cells, "xi_lower": float(solution.lower[i]), "xi_upper": float(solution.upper[i])}
 
     def _linf_cells(self, i: int, eps: float) -> dict[str, Cell]:
-        if self.subject.config.delta_norm.kind is not NormKind.LINF:
+        if self.subject.config.perturbation.delta_norm.kind is not NormKind.LINF:
             return {}
         cells: dict[str, Cell] = {"linf_lower": eps * float(self.worst.lower[i])}
         return cells | {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
 
     def _ball_cells(self, eps: float) -> dict[str, list[Cell]]:
-        if not self.subject.config.ball:
+        if not self.subject.config.bounding.ball:
             return {}
-        ball = Ball.whole(self.subject.batch.images, self.subject.config.delta_norm, eps)
+        ball = Ball.whole(self.subject.batch.images, self.subject.config.perturbation.delta_norm, eps)
         gain = BallSearch()(self.subject.jacobian_at, ball, self.worst)
         return {"T_e_ball": list(self.ball_wide(eps, gain))}
 
@@ -275,7 +142,7 @@ class Bounded:
         prover, config, x = self.subject.prover, self.subject.config, self.subject.batch.images
         if prover is None:
             return {}
-        order = sorted(config.eps, reverse=True)
+        order = sorted(config.perturbation.eps, reverse=True)
         sizes = [torch.full((len(x),), eps, dtype=torch.float64) for eps in order]
         found = prover(x, self.subject.target, sizes, self.subject.draws)
         for larger, smaller in pairwise(range(len(found))):
@@ -311,7 +178,7 @@ class Bounded:
             label_kept(self.subject.f, self.subject.batch.images, sign * delta, self.subject.predicted)
             for sign in (1, -1)
         ]
-        radius = self.margins.radius(self.subject.config.delta_norm).tolist()
+        radius = self.margins.radius(self.subject.config.perturbation.delta_norm).tolist()
         cells: dict[str, list[Cell]] = {
             "margin_radius": [value if value < float("inf") else None for value in radius],
             "margin_classes": [self.margins.b.shape[1]] * len(radius),
@@ -319,7 +186,7 @@ class Bounded:
             "label_kept_linearised": _signs(*linear),
         }
         lost = (~linear[0] & ~linear[1]).nonzero()[:, 0]
-        if self.subject.config.label_constraint == "tighten" and len(lost):
+        if self.subject.config.bounding.label_constraint == "tighten" and len(lost):
             cells["T_e_label"] = self._tightened(eps, lost)
         return cells
 
@@ -327,7 +194,7 @@ class Bounded:
         """The label-constrained bound of the samples that need it; it replaces T_e only where it is smaller."""
         assert self.margins is not None
         worst = self.worst.select(lost)
-        norm = self.subject.config.delta_norm
+        norm = self.subject.config.perturbation.delta_norm
         tau = None if norm.kind is NormKind.LINF else norm.l2_factor(self.subject.explained.jacobian.shape[2]) ** 2
         bound = LabelDual(solver(self.subject.config, self.subject.allowance))(
             self.subject.explained.jacobian.select(lost),
@@ -349,3 +216,29 @@ class Bounded:
 def _signs(plus: Tensor, minus: Tensor) -> list[Cell]:
     names = {(True, True): "both", (True, False): "plus", (False, True): "minus", (False, False): "none"}
     return [names[pair] for pair in zip(plus.tolist(), minus.tolist(), strict=True)]
+
+
+def bound_all(subject: Subject) -> Bounded:
+    """The bounds of a batch, for every eps."""
+    config, J = subject.config, subject.explained.jacobian
+    found = [
+        certify(J, subject.draws) for certify in certifiers(config, subject.allowance, subject.layout, subject.probe[1])
+    ]
+    if subject.rounding is not None:
+        found = [
+            one.off_by(subject.rounding.product, config.perturbation.delta_norm, config.bounding.slack) for one in found
+        ]
+    worst = best_of(found)
+    near = None
+    if config.bounding.label_constraint != "off":
+        near = margins(subject.f, subject.batch.images, subject.logits, config.bounding.margin_classes)
+    linearisation = linearise(
+        subject.change,
+        J,
+        worst,
+        norm=config.perturbation.delta_norm,
+        draws=subject.draws,
+        random=config.bounding.eta_draws,
+        known=subject.probe,
+    )
+    return Bounded(subject, found, worst, linearisation, near)

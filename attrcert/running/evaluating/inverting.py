@@ -6,6 +6,7 @@ The bound is proportional to eps, so eps = deviation / upper. An angle a or a co
 Departures: the paper's Eqs. 51 and 52 lack squares, and give radii at which the threshold is exceeded.
 """
 
+from dataclasses import dataclass
 from functools import partial
 from math import radians, sin, sqrt
 
@@ -14,9 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.columns import Cell, Row
-from attrcert.running.evaluating.cells import Bounded, Subject, bound_all
+from attrcert.running.evaluating.bounding import Bounds
+from attrcert.running.evaluating.cells import Bounded, bound_all
 from attrcert.running.evaluating.proved_inverting import largest_proved_eps
-from attrcert.running.settings.config import MaxEpsConfig
+from attrcert.running.evaluating.subjects import Subject
+from attrcert.running.evaluating.work import Deltas, Rows
+from attrcert.settings.tasks import MaxEpsConfig
 from attrcert.vocabulary import Guarantee, Status
 
 BELOW = 1e-12  # relative: eps is rounded down
@@ -34,23 +38,6 @@ def allowed(kind: str, threshold: float, length: float) -> float:
 
 def _allowed(kind: str, threshold: float, lengths: Float[Tensor, " b"]) -> Float[Tensor, " b"]:
     return torch.tensor([allowed(kind, threshold, length) for length in lengths.tolist()], dtype=torch.float64)
-
-
-def invert_subject(subject: Subject) -> dict[int, list[Row]]:
-    """Each sample's rows, one per threshold, by its index."""
-    config = subject.config
-    assert isinstance(config, MaxEpsConfig)
-    bounded = bound_all(subject)
-    rows: dict[int, list[Row]] = {index: [] for index in subject.batch.indices}
-    lengths = subject.explained.value.double().norm(dim=1)
-    for kind, threshold in config.thresholds:
-        deviation = _allowed(kind, threshold, lengths)
-        eps = largest_eps(bounded, deviation, corrected=config.corrected)
-        if config.proved:
-            eps = largest_proved_eps(subject, partial(_allowed, kind, threshold), eps)
-        for i, index in enumerate(subject.batch.indices):
-            rows[index].append(_row(bounded, i, kind, threshold, float(eps[i])))
-    return rows
 
 
 def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: bool) -> Float[Tensor, " b"]:
@@ -74,22 +61,42 @@ def largest_eps(bounded: Bounded, deviation: Float[Tensor, " b"], *, corrected: 
     return torch.where(still, torch.inf, low)
 
 
-def _row(bounded: Bounded, i: int, kind: str, threshold: float, eps: float) -> Row:
-    config = bounded.subject.config
-    assert isinstance(config, MaxEpsConfig)
+def _row(bounded: Bounded, config: MaxEpsConfig, i: int, kind: str, threshold: float, eps: float) -> Row:
     cells: dict[str, Cell] = {
         **bounded.common(i),
         **bounded.solver_cells(i),
         "status": bounded.status(i, vacuous=False).value,
-        **({"guarantee": Guarantee.CORRECTED.value} if config.corrected else {}),
+        **({"guarantee": Guarantee.CORRECTED.value} if config.thresholds.corrected else {}),
         "threshold_kind": kind,
         "threshold": threshold,
         "eps_max": eps if eps < float("inf") else None,
     }
-    if config.proved and eps >= config.delta_norm.pixel_range(bounded.subject.batch.images[0].numel()):
+    if config.bounding.proved and eps >= config.perturbation.delta_norm.pixel_range(
+        bounded.subject.batch.images[0].numel()
+    ):
         cells["status"] = Status.EVERYWHERE.value
     if eps == float("inf"):  # J = 0: no first-order figure limits eps
         cells["status"] = Status.VACUOUS.value
     if not bounded.worst.upper[i].isfinite():
         cells["status"] = Status.NOT_CONVERGED.value
     return cells
+
+
+@dataclass(frozen=True)
+class Inversions(Bounds):
+    """One row per threshold."""
+
+    config: MaxEpsConfig
+
+    def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
+        bounded = bound_all(subject)
+        rows: Rows = {index: [] for index in subject.batch.indices}
+        lengths = subject.explained.value.double().norm(dim=1)
+        for kind, threshold in self.config.thresholds.pairs:
+            deviation = _allowed(kind, threshold, lengths)
+            eps = largest_eps(bounded, deviation, corrected=self.config.thresholds.corrected)
+            if self.config.bounding.proved:
+                eps = largest_proved_eps(subject, partial(_allowed, kind, threshold), eps)
+            for i, index in enumerate(subject.batch.indices):
+                rows[index].append(_row(bounded, self.config, i, kind, threshold, float(eps[i])))
+        return rows

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.bounds.proved.bound import ProvedBound
-from attrcert.running.evaluating.cells import Subject
+from attrcert.running.evaluating.subjects import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
 MOST = 60
@@ -29,7 +29,7 @@ def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], gu
     prover = subject.prover
     assert prover is not None
     x = subject.batch.images
-    most = subject.config.delta_norm.pixel_range(x[0].numel())
+    most = subject.config.perturbation.delta_norm.pixel_range(x[0].numel())
 
     def at(eps: Vector) -> ProvedBound:
         return prover(x, subject.target, [eps], subject.draws)[0]

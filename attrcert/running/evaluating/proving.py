@@ -16,7 +16,7 @@ from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
-from attrcert.running.settings.config import BoundConfig
+from attrcert.settings.tasks import BoundConfig
 from attrcert.types import Attribution
 
 POINTS = 8  # that logits and gradients are compared at before the run
@@ -91,19 +91,19 @@ def proving(
     config: BoundConfig, classifier: Classifier, attribution: Attribution, x: Tensor, memory: int
 ) -> Proving | None:
     """For a configuration that asks for it; refuses what has no rule, does not fit, or was read wrongly."""
-    if not config.proved:
+    if not config.bounding.proved:
         return None
     path(attribution, x[:1].double())  # refuses attributions without a proof before anything is read
     running = replace(classifier, network=deepcopy(classifier.network).double().eval().requires_grad_(False))
     network = read_network(running, tuple(x.shape[1:]), x.device)
-    needed = sample_bytes(network, len(config.eps))
+    needed = sample_bytes(network, len(config.perturbation.eps))
     if needed > memory:
         raise ModelError(
             f"the proved bound holds the Jacobian of every activation, {needed / 1e9:.3g} GB a sample, and --memory allows "
             f"{memory / 1e9:.3g} GB",
             hint=f"--memory {needed / 1e9 * 1.1:.2g}GB if the machine has it; the smoothing certificate (--smooth uniform) needs little",
         )
-    made = Proving(Prover(network, attribution, config.delta_norm, memory), running)
+    made = Proving(Prover(network, attribution, config.perturbation.delta_norm, memory), running)
     made.compare(x)
     return made
 

@@ -13,11 +13,11 @@ from PIL.PngImagePlugin import PngInfo
 
 from attrcert.errors import UsageError
 from attrcert.pictures import coloured, grey_or_colour, picture
-from attrcert.running.evaluating.evaluate import Failed, picked, read, unusable
+from attrcert.running.evaluating.drawing import Drawing
 from attrcert.running.evaluating.methods import torch_dtype
-from attrcert.running.evaluating.smoothing import Certify
+from attrcert.running.evaluating.samples import Failed, picked, read, unusable
+from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.opening.runs import Run
-from attrcert.running.settings.config import SmoothConfig
 from attrcert.saved.files import check_target, make_folder, write_whole
 
 SCALE = 8  # picture pixels per image pixel, for small images
@@ -25,19 +25,22 @@ LARGE = 128
 PICTURE, BEGINNING = "attrcert smooth", 4096  # in every picture, within so many bytes: only those are replaced
 
 
-def write_maps(run: Run, path: Path) -> tuple[dict[str, Any], list[Failed]]:
-    """The maps of all usable samples, which are also returned, and the other samples."""
+def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
+    """The maps of all usable samples, and the other samples."""
     parts: dict[str, list[Any]] = {name: [] for name in NAMES}
     failed: list[Failed] = []
     with run.classifier.prepared():
         for start in range(0, len(run.data.indices), run.batch_size):
-            certify, others = _usable(run, run.data.indices[start : start + run.batch_size])
+            drawn, others = _usable(run, run.data.indices[start : start + run.batch_size])
             failed += others
-            for name, values in (_maps(certify) if certify else {}).items():
+            for name, values in (_maps(drawn) if drawn else {}).items():
                 parts[name] += values
-    maps = {name: np.array(values) for name, values in parts.items()}
+    return {name: np.array(values) for name, values in parts.items()}, failed
+
+
+def write_maps(maps: dict[str, Any], path: Path) -> None:
+    """One file of all maps."""
     write_whole(path, lambda part: _save(maps, part))
-    return maps, failed
 
 
 def _save(maps: dict[str, Any], part: Path) -> None:
@@ -57,30 +60,29 @@ def holds_maps(path: Path) -> bool:
 NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
 
 
-def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Certify | None, list[Failed]]:
+def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Drawing | None, list[Failed]]:
     """The samples of a batch that have a map, and the others."""
-    config = run.config
-    assert isinstance(config, SmoothConfig)
-    batch, failed = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(config))
+    work = run.work
+    assert isinstance(work, Certificates)
+    batch, failed = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(run.config))
     if batch is None:
         return None, failed
     with torch.no_grad():
         logits = run.classifier(batch.images)
-    others, keep = unusable(batch, logits, config)
+    others, keep = unusable(batch, logits, run.config)
     if not keep:
         return None, failed + others
-    certify = Certify(run.classifier, picked(batch, keep), logits[keep], config, run.points, len(run.data.selected))
-    return certify, failed + others
+    return work.drawing(run.classifier, picked(batch, keep), logits[keep]), failed + others
 
 
-def _maps(certify: Certify) -> dict[str, list[Any]]:
-    batch = certify.batch
-    mean, error, seen = certify.smoothed(certify.config.spread[0])
+def _maps(drawn: Drawing) -> dict[str, list[Any]]:
+    batch = drawn.batch
+    mean, error, seen = drawn.smoothed(drawn.config.spread[0])
     return {
         "index": list(batch.indices),
         "label": [-1 if label is None else label for label in batch.labels],
-        "predicted": certify.logits.argmax(dim=1).tolist(),
-        "target": certify.target.tolist(),
+        "predicted": drawn.logits.argmax(dim=1).tolist(),
+        "target": drawn.target.tolist(),
         "image": list(batch.images.cpu().numpy()),
         "map": list(mean.view_as(batch.images).float().cpu().numpy()),
         "standard_error": list(error.view_as(batch.images).float().cpu().numpy()),

@@ -9,11 +9,10 @@ from torch import Tensor
 
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense
-from attrcert.running.evaluating.cells import explain
-from attrcert.running.evaluating.evaluate import read, unusable
+from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.methods import torch_dtype
+from attrcert.running.evaluating.samples import read, unusable
 from attrcert.running.opening.runs import Run
-from attrcert.running.settings.config import BoundConfig
 from attrcert.saved.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key
 from attrcert.saved.files import write_whole
 from attrcert.vocabulary import indices_text
@@ -23,7 +22,7 @@ LARGEST = 4096  # features; a matrix of that size has 64 MiB
 
 def check_jacobians(run: Run, indices: Sequence[int]) -> None:
     """What can be refused before the run."""
-    if not isinstance(run.config, BoundConfig):
+    if not isinstance(run.work, Bounds):
         raise UsageError("--save-jacobian is for attributions as they are, not for --smooth")
     if missing := [index for index in indices if index not in run.data.indices]:
         there = indices_text(run.data.indices)
@@ -50,16 +49,16 @@ def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
 
 def _matrices(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
     """A sample's arrays by name, or why there are none."""
-    config = run.config
-    assert isinstance(config, BoundConfig)
-    batch, failed = read(run.data.images, [index], run.shape, device=run.device, dtype=torch_dtype(config))
+    work = run.work
+    assert isinstance(work, Bounds)
+    batch, failed = read(run.data.images, [index], run.shape, device=run.device, dtype=torch_dtype(work.config))
     if batch is None:
         return {}, failed[0].message
     with torch.no_grad():
         logits = run.classifier(batch.images)
-    if others := unusable(batch, logits, config)[0]:
+    if others := unusable(batch, logits, work.config)[0]:
         return {}, others[0].message
-    explained = explain(run.classifier, batch, logits, config).explained
+    explained = work.explain(run.classifier, batch, logits).explained
     return {
         jacobian_key(index): dense(explained.jacobian)[0].detach(),
         input_key(index): batch.images[0],

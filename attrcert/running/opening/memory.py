@@ -7,7 +7,6 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.gradient import Saliency
-from attrcert.bounds.smoothed.lengths import CHUNK
 from attrcert.linalg.maps import usual_chunk
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.types import Attribution, Logits
@@ -15,7 +14,6 @@ from attrcert.types import Attribution, Logits
 # Larger batches do not go faster: a CPU's cache is full, a GPU is busy.
 MOST_POINTS = {"cpu": 512, "cuda": 4096}
 MOST_SAMPLES = {"cpu": 128, "cuda": 256}
-MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
 # A product needs room beside the graph: 1.5 times as much again was measured (resnet18 at 224 x 224).
 BESIDE = 3
 # Vectors at every point that live at once in a product of integrated gradients: two terms, their sum, the products.
@@ -72,12 +70,6 @@ def _split(room: int, point: int, most: int) -> tuple[int, int]:
     room = max(0, room)
     chunk = max(1, min(most, room // (2 * BESIDE * point)))
     return chunk, max(0, (room - BESIDE * chunk * point) // point)
-
-
-def noisy_samples(x: Float[Tensor, "b *shape"], memory: int) -> int:
-    """Samples whose chunks of noise, noisy images and attributions fit into `memory` bytes."""
-    each = 8 * CHUNK * x[0].numel() * 8  # bounded and summed in double precision
-    return max(1, min(memory // each, MOST_NOISY))
 
 
 def sample_bytes(attribution: Attribution, f: Logits, x: Float[Tensor, "1 *shape"], y: Int64[Tensor, " 1"]) -> int:

@@ -10,11 +10,11 @@ from attrcert.attacks.manipulate import frame, heat, normalised
 from attrcert.draws import Draws
 from attrcert.errors import DataError, UsageError
 from attrcert.loading.datasets import Images
-from attrcert.loading.files import DEFAULT_MAX_INPUT
 from attrcert.loading.pictures import decoded
 from attrcert.networks.classifier import Classifier
-from attrcert.running.evaluating.methods import explainer
-from attrcert.running.settings.config import AttackConfig
+from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.settings.sources import DEFAULT_MAX_INPUT
+from attrcert.settings.tasks import AttackConfig
 
 
 def target_map(
@@ -26,16 +26,16 @@ def target_map(
     max_input: str = DEFAULT_MAX_INPUT,
 ) -> Tensor | None:
     """The map that `manipulate` aims at: a frame, the map of another sample, or a picture file."""
-    if "manipulate" not in config.attack:
+    if "manipulate" not in config.attacking.attack:
         return None
     if len(shape) < 3:
         raise UsageError(f"manipulate needs images with channels, height and width, got inputs of shape {shape}")
-    word, _, rest = config.target_map.partition(":")
-    if config.target_map == "frame":
+    word, _, rest = config.attacking.target_map.partition(":")
+    if config.attacking.target_map == "frame":
         return frame(shape, like=like)
     if word == "sample":
         return _sample_map(rest, config, f, images, shape, like)
-    return _picture_map(Path(config.target_map), shape, like, max_input)
+    return _picture_map(Path(config.attacking.target_map), shape, like, max_input)
 
 
 def _sample_map(
@@ -48,7 +48,9 @@ def _sample_map(
         raise DataError(f"the target map's sample must have the shape {shape}, got {tuple(x.shape[1:])}")
     with torch.no_grad():
         y = f(x).argmax(dim=1)
-    return heat(explainer(config, f.mean).value(f, x, y, Draws(config.seed, (int(number),))), shape)[0]
+    return heat(
+        explainer(config, f.mean, Layout()).value(f, x, y, Draws(config.arithmetic.seed, (int(number),))), shape
+    )[0]
 
 
 def _picture_map(path: Path, shape: tuple[int, ...], like: Tensor, max_input: str) -> Tensor:

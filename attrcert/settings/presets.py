@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from attrcert.registry import unknown
-
 
 @dataclass(frozen=True)
 class Preset:
@@ -132,10 +130,3 @@ PRESETS: dict[str, Preset] = {
         },
     ),
 }
-
-
-def preset(name: str) -> Mapping[str, Any]:
-    """The settings of a preset."""
-    if name not in PRESETS:
-        raise unknown("preset", name, PRESETS)
-    return PRESETS[name].settings

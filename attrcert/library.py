@@ -1,0 +1,80 @@
+"""The commands as functions: the same settings by the same names give the same rows.
+
+Settings are those of the command line with underscores: of the task (eps, attribution, attack, ...), of the model (mean, std, output,
+softplus_beta, ...), of the data (limit, indices, resize, ...) and of the computation (device, batch_size, ...). What the command line
+would print as a warning is a Python warning.
+"""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from attrcert.columns import Row
+from attrcert.running.checks.findings import Level
+from attrcert.running.evaluating.work import Deltas
+from attrcert.running.keeping.heatmaps import smoothed_maps
+from attrcert.running.opening.opening import data_spec, model_spec, open_run
+from attrcert.running.opening.runs import Run
+from attrcert.settings.commands import task_of
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.declared import Part, declared
+from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
+
+
+def bound(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+    """The rows of `attrcert bound`. `model` and `data` are what `open_run` takes: names, files, a network, arrays, a dataset."""
+    return _rows(_opened("bound", model, data, settings))
+
+
+def attack(model: Any = None, data: Any = None, *, save: Deltas | None = None, **settings: Any) -> list[Row]:
+    """The rows of `attrcert attack`, called like `bound`.
+
+    `save` is called with the perturbations of each batch: tensors by names like index=3/eps=0.1/attack=euclidean.
+    """
+    return _rows(_opened("attack", model, data, settings), save)
+
+
+def max_eps(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+    """The rows of `attrcert max-eps`, called like `bound`."""
+    return _rows(_opened("max-eps", model, data, settings))
+
+
+def min_radius(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+    """The rows of `attrcert min-radius`, called like `bound`."""
+    return _rows(_opened("min-radius", model, data, settings))
+
+
+def smooth(model: Any = None, data: Any = None, **settings: Any) -> dict[str, Any]:
+    """The arrays of `attrcert smooth` by name, called like `bound`; samples that have no map are warned of."""
+    maps, failed = smoothed_maps(_opened("smooth", model, data, settings))
+    for sample in failed:
+        warnings.warn(f"no map of sample {sample.index}: {sample.message}", stacklevel=2)
+    return maps
+
+
+def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) -> Run:
+    rest = dict(settings)
+    options = rest.pop("options", None)
+    of_model, of_data, of_run = (_taken(part, rest) for part in (ModelSpec, DataSpec, RunOptions))
+    task = task_of(command, rest)
+    specs = model_spec(model, **of_model), data_spec(data, **usual_limit(data, of_data))
+    run = open_run(*specs, task, options or RunOptions(**of_run))
+    for finding in run.findings:
+        if finding.level is Level.WARN:
+            warnings.warn(f"{finding.check}: {finding.message}", stacklevel=4)
+    return run
+
+
+def _taken(part: type[Part], given: dict[str, Any]) -> dict[str, Any]:
+    """Those that are the part's, which are then no longer there; what two parts share goes to both."""
+    own = {name: given[name] for name in declared(part) if name in given}
+    for name in own:
+        if name != "max_input":
+            del given[name]
+    return own
+
+
+def _rows(run: Run, save: Deltas | None = None) -> list[Row]:
+    empty = {column.name: None for column in run.config.columns}
+    found = run.rows(save=save, warn=lambda message: warnings.warn(message, stacklevel=4))
+    return [{**empty, **row} for rows in found for row in rows]

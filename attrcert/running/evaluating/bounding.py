@@ -1,0 +1,80 @@
+"""`bound`: the work of a run, and what is ready once for all its batches."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from attrcert.draws import Draws
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import Finding, Level, curvature, piecewise_linear
+from attrcert.running.evaluating.cells import bound_all
+from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.proving import Proving, proving
+from attrcert.running.evaluating.rounding import Otherwise, otherwise
+from attrcert.running.evaluating.samples import Failed, failed_rows, picked
+from attrcert.running.evaluating.subjects import Subject, explained_class
+from attrcert.running.evaluating.work import Deltas, Rows, Scene
+from attrcert.settings.tasks import BoundConfig
+from attrcert.types import Batch
+
+USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
+UNMEASURED = Finding(
+    "rounding",
+    Level.WARN,
+    "not measured: the model does not run in float64",
+    "a usual allowance is made for it instead",
+)
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Rows of bounds; a sample whose derivatives are not finite is set apart and the others go on."""
+
+    config: BoundConfig
+    layout: Layout
+    prover: Proving | None = None
+    other: Otherwise | None = None
+    findings: tuple[Finding, ...] = field(default=())
+
+    @staticmethod
+    def need(config: BoundConfig) -> Callable[[Classifier, Tensor], Finding]:
+        return piecewise_linear if config.of_loss else curvature
+
+    @staticmethod
+    def vectors(config: BoundConfig) -> int:
+        return min(config.bounding.max_steps, USUAL_STEPS)
+
+    @classmethod
+    def ready(cls, config: Any, scene: Scene) -> "Bounds":
+        other = otherwise(scene.f, scene.x)
+        prover = proving(config, scene.f, scene.attribution, scene.x, scene.memory)
+        return cls(config, scene.layout, prover, other, () if other else (UNMEASURED,))
+
+    def batch_size(self, scene: Scene) -> int:
+        return scene.points
+
+    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
+        subject = self.explain(f, batch, logits)
+        finite = subject.finite()
+        if finite.all():
+            return self.rows_of(subject, save)
+        bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
+        message = "the attribution or its derivative is NaN or infinite"
+        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in bad]
+        apart = {failure.index: failed_rows(failure, self.config) for failure in failed}
+        return apart | (self.rows(f, picked(batch, keep), logits[keep], save) if keep else {})
+
+    def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
+        """The attribution of the class of every sample that is to be explained."""
+        target = explained_class(logits, batch, self.config.explanation.target)
+        draws = Draws(self.config.arithmetic.seed, batch.indices)
+        explained = explainer(self.config, f.mean, self.layout).explain(f, batch.images, target, draws)
+        return Subject(f, batch, self.config, self.layout, logits, target, explained, self.prover, self.other)
+
+    def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
+        """One per eps."""
+        bounded = bound_all(subject)
+        by_eps = [bounded.rows(eps) for eps in self.config.perturbation.eps]
+        return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}

@@ -1,0 +1,148 @@
+"""The attacks on one batch at one eps: all that are asked for, from the same starts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.ascent.balls import Ball
+from attrcert.ascent.loop import Attack, Attacked, Problem, Reference, ascend, best_of, scored
+from attrcert.attacks import ATTACKS
+from attrcert.attacks.euclidean import Euclidean
+from attrcert.attacks.random_search import RandomSearch
+from attrcert.attacks.scored import Scored
+from attrcert.networks.classifier import Classifier
+from attrcert.running.evaluating.cells import Bounded
+from attrcert.running.evaluating.subjects import Subject
+from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
+from attrcert.settings.tasks import AttackConfig
+from attrcert.types import Logits
+
+# `worst` tries all of these: the fixed step wanders where an adapted one settles, which pays off on kinked maps
+WORST = tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
+WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """All attacks at one eps."""
+
+    subject: Subject
+    bounded: Bounded
+    config: AttackConfig
+    target_map: Tensor | None
+    problem: Problem
+    reference: Reference
+
+    @staticmethod
+    def at(
+        eps: float, subject: Subject, bounded: Bounded, config: AttackConfig, target_map: Tensor | None
+    ) -> "Campaign":
+        x = subject.batch.images
+        measured = subject.f if config.attacking.measure_on == "twin" else subject.f.original()
+        problem = Problem(
+            subject.attribution,
+            measured,
+            guide(subject.f, measured, config),
+            x,
+            subject.target,
+            subject.draws,
+            Ball.around(x, config.perturbation.delta_norm, eps),
+            chunk=max(1, -(-len(x) // 2)),  # the graph of the bounds stays in memory meanwhile
+        )
+        return Campaign(subject, bounded, config, target_map, problem, Reference.of(problem))
+
+    @property
+    def k(self) -> int:
+        assert self.config.attacking.k is not None  # a run fills it in
+        return self.config.attacking.k
+
+    def run(self) -> dict[str, Attacked]:
+        """The attacks that were asked for, the random search, and what `worst` needs."""
+        names = [name for name in self.config.attacking.attack if name not in ("random", "worst")]
+        if "worst" in self.config.attacking.attack:
+            names += [name for name in WORST if name not in ("random", *names)]
+        found = {name: self._attacked(self._made(name), self._starts(name)) for name in names}
+        if self.config.attacking.random_draws and {"random", "worst"} & set(self.config.attacking.attack):
+            found["random"] = self._searched(self._made("random")) if self.config.attacking.keep else self.sampled
+        if "worst" in self.config.attacking.attack:
+            found["worst"] = self.worst(found)
+        return found
+
+    def _made(self, name: str) -> Attack:
+        config, betas = self.config, self.config.attacking.betas()
+        step_size = config.attacking.step_size
+        if step_size is None and betas is not None and betas[0] != betas[1]:
+            step_size = None if ATTACKS.member(name).targeted else WANDERING_STEP * self.problem.ball.eps
+        attack = ATTACKS.make(
+            name,
+            step_size=step_size,
+            k=self.k,
+            target_map=self.target_map,
+            map_weight=config.attacking.map_weight,
+            output_weight=config.attacking.output_weight,
+        )
+        return Scored(attack, config.attacking.keep, self.k) if config.attacking.keep else attack
+
+    def _attacked(self, attack: Attack, starts: Float[Tensor, "s b n"]) -> Attacked:
+        return ascend(attack, self.problem, self.reference, starts, steps=self.config.attacking.steps)
+
+    @cached_property
+    def sampled(self) -> Attacked:
+        """The random draw with the largest deviation."""
+        return self._searched(RandomSearch())
+
+    def _searched(self, search: Attack) -> Attacked:
+        """The best of the random draws by the search's score."""
+        start = self.problem.ball.random(self.problem.draws, "random-search-0")[None]
+        return ascend(search, self.problem, self.reference, start, steps=self.config.attacking.random_draws - 1)
+
+    def _starts(self, name: str) -> Float[Tensor, "s b n"]:
+        """Both signs of the bound's worst perturbation, random points and the best sampled one; a targeted attack begins at x."""
+        ball, w = self.problem.ball, self.bounded.worst.direction
+        if name in ATTACKS and ATTACKS.member(name).targeted:
+            return torch.zeros_like(w)[None]
+        random = [ball.random(self.problem.draws, f"start-{i}") for i in range(self.config.attacking.restarts)]
+        if self.config.attacking.random_draws:  # so that no deviation that sampling finds is missed
+            random.append(self.sampled.delta)
+        return torch.stack([ball.eps * w, -ball.eps * w, *random])
+
+    def worst(self, found: dict[str, Attacked]) -> Attacked:
+        """The best of all attacks on each sample by the Euclidean deviation, or by --keep: all untargeted ones, one more with
+        fixed steps, and the points that these found climbed once more.
+        """
+        judge = self._made("euclidean")
+        tried = [self._rescored(judge, found[name]) for name in WORST if name in found]
+        wandering = replace(Euclidean(), step_size=WANDERING_STEP * self.problem.ball.eps)
+        wander: Attack = (
+            Scored(wandering, self.config.attacking.keep, self.k) if self.config.attacking.keep else wandering
+        )
+        tried.append(self._attacked(wander, self._starts("worst")))
+        tried.append(self._attacked(judge, torch.stack([one.delta for one in tried])))
+        return best_of(tried)
+
+    def _rescored(self, judge: Attack, one: Attacked) -> Attacked:
+        return replace(one, score=scored(judge, one.map, self.reference, self.problem.shape))
+
+    def kept(self, found: dict[str, Attacked]) -> dict[str, Tensor]:
+        """The perturbations by name, and what a picture of them needs: input and map, and the map that each attack made."""
+        kept: dict[str, Tensor] = {}
+        shape = self.problem.shape
+        for i, index in enumerate(self.subject.batch.indices):
+            for name in self.config.attacking.attack:
+                case = (index, self.problem.ball.eps, name)
+                kept |= {delta_key(*case): found[name].delta[i], moved_map_key(*case): found[name].map[i]}
+            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i]}
+        return {name: tensor.view(shape).cpu() for name, tensor in kept.items()}
+
+
+def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable[[float], Logits]:
+    """The model that leads the way at a share t of the run: softplus betas grow geometrically [dombrowski2019explanations]."""
+    betas = config.attacking.betas()
+    if betas is None:
+        return lambda t: f
+    first, last = betas
+    return lambda t: replace(f, beta=first * (last / first) ** t)

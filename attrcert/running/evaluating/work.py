@@ -1,0 +1,62 @@
+"""What a run does for its task: made ready once, then asked for the rows of batch after batch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from attrcert.columns import Row
+from attrcert.loading.datasets import Images
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import Finding
+from attrcert.running.evaluating.methods import Layout
+from attrcert.settings.tasks import Task
+from attrcert.types import Attribution, Batch
+
+Deltas = Callable[[dict[str, Tensor]], None]  # takes the perturbations of a batch, by name
+Rows = dict[int, list[Row]]  # of each sample, by its index
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The model, the first images and the room that a run has."""
+
+    f: Classifier
+    x: Tensor
+    attribution: Attribution
+    images: Images
+    layout: Layout
+    memory: int
+    points: int  # that fit at once
+    samples: int  # of the whole run
+    max_input: str
+    replaced: bool  # whether activations are
+
+
+class Work(Protocol):
+    """Of one task; `findings` are what was found wrong when it was made ready."""
+
+    @property
+    def config(self) -> Task: ...
+    @property
+    def layout(self) -> Layout: ...
+    @property
+    def findings(self) -> tuple[Finding, ...]: ...
+
+    @staticmethod
+    def need(config: Any) -> Callable[[Classifier, Tensor], Finding] | None:
+        """What the model must have."""
+
+    @staticmethod
+    def vectors(config: Any) -> int:
+        """Vectors of the input's size that a sample needs beside its graph."""
+
+    @classmethod
+    def ready(cls, config: Any, scene: Scene) -> "Work": ...
+
+    def batch_size(self, scene: Scene) -> int:
+        """Samples that fit at once."""
+
+    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
+        """From the images and their logits; perturbations are given to `save` before the rows."""

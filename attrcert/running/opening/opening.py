@@ -1,0 +1,189 @@
+"""The one way in: from a model, data and a task to a run that is checked and laid out."""
+
+import math
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.loading.checkpoints import LoadedModel, load_model
+from attrcert.loading.datasets import LoadedData, load_data, look_for
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import Finding, Level, before_run, diagnose
+from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
+from attrcert.running.evaluating.samples import read
+from attrcert.running.evaluating.work import Scene, Work
+from attrcert.running.opening.layouts import Together, memory_findings
+from attrcert.running.opening.memory import plan
+from attrcert.running.opening.runs import Run, Source
+from attrcert.settings.computing import RunOptions
+from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.tasks import BoundConfig, Task
+from attrcert.vocabulary import parse_bytes
+
+PROBED = 64
+
+
+def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = None) -> Run:
+    """Load what is named, take what is given, and check it.
+
+    `model` is a ModelSpec or what its checkpoint can be: a name, a file, a network or a Classifier. `data` is a DataSpec or what its
+    dataset can be: a name, a file, a folder, (images, labels), a map-style dataset, or a DataLoader, which stands for its dataset.
+    """
+    options, model, data = options or RunOptions(), model_spec(model), data_spec(data)
+    if options.threads:  # from now on, of this process
+        torch.set_num_threads(options.threads)
+    loaded, images, device = _load(model, data, options, torch_dtype(config))
+    run = prepare(loaded, images, config, options, device)
+    if not (isinstance(model.checkpoint, str) and isinstance(data.dataset, str)):
+        return run
+    # what was found out here need not be found out again by every worker
+    known = replace(options, chunk=run.work.layout.chunk, max_hours=math.inf)
+    return replace(run, source=Source(model, data, config, known))
+
+
+def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
+    """All checks of `attrcert doctor` on the first images."""
+    torch_type = torch_dtype(BoundConfig(dtype=dtype))
+    loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
+    x, labels = first_images(images, device=place, dtype=torch_type)
+    with loaded.classifier.prepared() as classifier:
+        return diagnose(classifier, x, labels)
+
+
+def model_spec(model: Any, **given: Any) -> ModelSpec:
+    """With settings that come before those of the model itself."""
+    if isinstance(model, Classifier):
+        renamed = {"beta" if name == "softplus_beta" else name: value for name, value in given.items()}
+        return ModelSpec(replace(model, **renamed))
+    if isinstance(model, ModelSpec):
+        return replace(model, **given)
+    return ModelSpec(**given) if model is None else ModelSpec(model, **given)
+
+
+def data_spec(data: Any, **given: Any) -> DataSpec:
+    """With settings that come before those of the specification."""
+    if isinstance(data, DataSpec):
+        return replace(data, **given)
+    return DataSpec(**given) if data is None else DataSpec(data, **given)
+
+
+def _load(
+    model: ModelSpec, data: DataSpec, options: RunOptions, dtype: torch.dtype
+) -> tuple[LoadedModel, LoadedData, torch.device]:
+    device = _device(options, model.checkpoint)
+    look_for(data)  # before a model's code runs
+    loaded = load_model(model, device=device, dtype=dtype)
+    return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
+
+
+def _device(options: RunOptions, model: Any) -> torch.device:
+    """What was asked for; else where a given network is already; else a GPU if there is one."""
+    if options.device != "auto":
+        try:
+            device = torch.device(options.device)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise UsageError(f"device {options.device!r} cannot be used: {str(error).splitlines()[0]}") from error
+        return device
+    network = model.network if isinstance(model, Classifier) else model
+    first = next(network.parameters(), None) if isinstance(network, nn.Module) else None
+    return first.device if first is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOptions, device: torch.device) -> Run:
+    """The checks before a run, on its first samples, and what it computes together."""
+    classifier = model.classifier if config.differentiates_twice else model.classifier.original()
+    attribution = explainer(config, classifier.mean, Layout())
+    x, labels = first_images(data, device=device, dtype=torch_dtype(config))
+    memory = parse_bytes(options.memory) // options.sharing
+    kind = _work(config)
+    with classifier.prepared():
+        measured, findings = before_run(classifier, x, labels, needs=kind.need(config))
+        logits = classifier(x[:1])
+        _check_target(config, logits.shape[1])
+        fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=kind.vectors(config))
+        together = Together(classifier, x, getattr(attribution, "points", 1), fits, len(data.indices), options)
+        scene = Scene(
+            f=classifier,
+            x=x,
+            attribution=attribution,
+            images=data.images,
+            layout=together.layout(config),
+            memory=memory,
+            points=options.batch_size or fits.samples,
+            samples=len(data.selected),
+            max_input=data.max_input,
+            replaced=measured is not None,
+        )
+        work = kind.ready(config, scene)
+    return Run(
+        classifier=classifier,
+        data=data,
+        work=work,
+        device=device,
+        shape=tuple(x.shape[1:]),
+        batch_size=options.batch_size or work.batch_size(scene),
+        fidelity=measured,
+        findings=(
+            *findings,
+            *work.findings,
+            *memory_findings(fits, scene.layout.chunk, options),
+            *perturbation_size(config, x[0].numel()),
+        ),
+        model_facts=model.facts,
+    )
+
+
+def _work(config: Task) -> type[Work]:
+    """Who computes a task's rows."""
+    module, _, name = config.work.partition(":")
+    found: type[Work] = getattr(import_module(module), name)
+    return found
+
+
+def _check_target(config: Task, classes: int) -> None:
+    target = config.explanation.target
+    if target.isdecimal() and int(target) >= classes:
+        raise UsageError(f"target must be below {classes}, the number of classes, got {target}")
+
+
+def perturbation_size(config: Task, d: int) -> tuple[Finding, ...]:
+    """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
+    if "eps" in config.refused:
+        return ()
+    norm, largest = config.perturbation.delta_norm, max(config.perturbation.eps)
+    if largest <= norm.pixel_range(d):
+        return (Finding("eps", Level.OK, "within the pixel range"),)
+    message = f"eps {largest:g} is larger than any difference of two images in {norm}"
+    return (Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?"),)
+
+
+def input_size(data: DataSpec) -> int:
+    """The number of features of the first usable image."""
+    return first_images(load_data(data), device=torch.device("cpu"), dtype=torch.float32)[0][0].numel()
+
+
+def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
+    """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
+    reason = ""
+    for place, index in enumerate(data.selected):
+        try:
+            shape = tuple(data.images[index][0].shape)
+        except SampleError as error:
+            reason = error.message
+            continue
+        batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
+        assert batch is not None
+        return batch.images, list(batch.labels)
+    raise DataError(f"none of the {len(data.selected)} images can be used: {reason}")
+
+
+def _channels(classifier: Classifier) -> int | None:
+    """What the first convolution takes, which tells how a folder's images are to be decoded."""
+    convolutions = (module for module in classifier.network.modules() if isinstance(module, nn.Conv2d))
+    first = next(convolutions, None)
+    return first.in_channels if first is not None else len(classifier.mean) if classifier.mean else None

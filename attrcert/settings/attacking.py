@@ -1,0 +1,100 @@
+"""What attacks do."""
+
+import math
+from dataclasses import dataclass
+
+from attrcert.attacks import ATTACKS
+from attrcert.columns import METRIC_NAMES
+from attrcert.errors import UsageError
+from attrcert.settings.declared import ATTACK, Part, setting
+from attrcert.settings.explaining import full_name
+from attrcert.vocabulary import parse_number
+
+WORST = "worst"  # the best of all attacks
+
+
+def _step_size(text: str, name: str) -> float | None:
+    return None if text == "auto" else parse_number(text, name)
+
+
+@dataclass(frozen=True)
+class Attacking(Part):
+    """The attacks, their steps and what is measured of them."""
+
+    attack: tuple[str, ...] = setting(
+        ("euclidean",),
+        f"{WORST} is the best of all; repeatable.",
+        ATTACK,
+        many=True,
+        choices=lambda: (*ATTACKS, WORST),
+        basic=True,
+    )
+    steps: int = setting(30, "Steps from each start.", ATTACK, least=0, basic=True)
+    step_size: float | None = setting(
+        None,
+        "auto (adapted as the attack goes), or a fixed size such as 1/255.",
+        ATTACK,
+        read=_step_size,
+        positive=True,
+        unsaid="auto",
+    )
+    restarts: int = setting(3, "Random starts, beside both signs of the bound's worst perturbation.", ATTACK, least=0)
+    random_draws: int = setting(
+        100, "Draws of the random search, the baseline T_sampled; 0 leaves it out.", ATTACK, least=0
+    )
+    k: int | None = setting(
+        None,
+        "Of top-k, in entries.",
+        ATTACK,
+        least=1,
+        unsaid="100, 1000 for large images, at most an eighth",
+        basic=True,
+    )
+    keep: str | None = setting(
+        None,
+        "Metric by which the best iterate is chosen.",
+        ATTACK,
+        choices=METRIC_NAMES,
+        unsaid="the attack's own",
+    )
+    target_map: str = setting(
+        "frame", "What manipulate aims at: frame, sample:N (that sample's map), or an image file.", ATTACK
+    )
+    map_weight: float = setting(1.0, "Weight of the map in manipulate's loss.", ATTACK, least=0)
+    output_weight: float = setting(1.0, "Weight of the probabilities in it.", ATTACK, least=0)
+    direction_beta: str | None = setting(
+        None,
+        "Softplus beta of the model that leads the way, e.g. 1, or 10:100 to let it grow.",
+        ATTACK,
+        unsaid="the bound's",
+    )
+    measure_on: str = setting(
+        "twin",
+        "twin: the model that the bound speaks of; relu: the network as it is, which no T_e here speaks of.",
+        ATTACK,
+        choices=("twin", "relu"),
+    )
+    metric: tuple[str, ...] = setting(
+        METRIC_NAMES, "What is measured; repeatable.", ATTACK, many=True, choices=METRIC_NAMES, unsaid="all"
+    )
+    transfer: tuple[str, ...] = setting(
+        (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
+    )
+
+    def check(self) -> None:
+        if not self.attack or len(set(self.attack)) < len(self.attack):
+            raise UsageError(f"each attack may be named once, and one at least, got {', '.join(self.attack) or 'none'}")
+        if "random" in self.attack and not self.random_draws:
+            raise UsageError("the random attack needs random draws, got 0")
+        object.__setattr__(self, "transfer", tuple(dict.fromkeys(self.transfer)))
+        self.betas()
+
+    def betas(self) -> tuple[float, float] | None:
+        """The softplus betas at the first and last step, of the model that leads the way; None where it is the bound's own."""
+        if self.direction_beta is None:
+            return None
+        first, colon, last = str(self.direction_beta).partition(":")
+        pair = parse_number(first, "--direction-beta"), parse_number(last if colon else first, "--direction-beta")
+        if not all(0 < beta < math.inf for beta in pair):
+            raise UsageError(f"--direction-beta must be positive, e.g. 1 or 10:100, got {self.direction_beta}")
+        return pair

@@ -1,0 +1,94 @@
+"""How first-order and proved bounds are found, and the thresholds of their inversion."""
+
+import math
+from dataclasses import dataclass
+
+from attrcert.errors import UsageError
+from attrcert.settings.declared import METHOD, SOLVER, THRESHOLD, Part, setting
+from attrcert.vocabulary import parse_number
+
+LINF_METHODS = ("scaled", "row-sums", "corollary")
+LABEL_CONSTRAINTS = ("check", "tighten", "off")
+
+
+@dataclass(frozen=True)
+class Bounding(Part):
+    """The theorems, and their solver."""
+
+    loss_hessian: bool = setting(
+        False,
+        "Bound the gradient of the cross-entropy loss of a ReLU network, in closed form, without softplus.",
+        METHOD,
+    )
+    linf_method: tuple[str, ...] = setting(
+        ("scaled",),
+        "Bounds for linf; row-sums forms d x d matrices. Repeatable, the smallest wins.",
+        METHOD,
+        many=True,
+        choices=LINF_METHODS,
+    )
+    label_constraint: str = setting(
+        "check",
+        "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
+        METHOD,
+        choices=LABEL_CONSTRAINTS,
+    )
+    margin_classes: int = setting(20, "Nearest classes looked at for the label margin.", METHOD, least=1)
+    eta_draws: int = setting(2, "Random perturbations for eta_random.", METHOD, least=0)
+    ball: bool = setting(
+        False, "Also estimate the bound over the whole ball: eps times the largest gain found in it (l2, linf).", METHOD
+    )
+    proved: bool = setting(
+        False,
+        "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth activations "
+        "(l2, linf). Dearer: forms d x d matrices.",
+        METHOD,
+        basic=True,
+    )
+    slack: float = setting(
+        0.01, "Stop when the upper end is within this of the lower one, relative.", SOLVER, positive=True
+    )
+    max_steps: int = setting(200, "Lanczos steps after which a sample is not-converged.", SOLVER, least=1)
+
+    def check(self) -> None:
+        if not self.linf_method:
+            raise UsageError("at least one --linf-method is needed")
+        if self.proved and self.loss_hessian:
+            raise UsageError(
+                "proved bounds are of logits' attributions, not of the loss: --proved excludes --loss-hessian"
+            )
+
+
+@dataclass(frozen=True)
+class Thresholds(Part):
+    """What an inverted bound must keep."""
+
+    max_deviation: tuple[float, ...] = setting(
+        (), "Largest |g(x+delta) - g(x)|_2; repeatable.", THRESHOLD, read=parse_number, many=True, basic=True
+    )
+    max_cosine_distance: tuple[float, ...] = setting(
+        (), "Largest 1 - cosine, below 1; repeatable.", THRESHOLD, read=parse_number, many=True, basic=True
+    )
+    max_angle: tuple[float, ...] = setting(
+        (), "Largest angle in degrees, below 90; repeatable.", THRESHOLD, read=parse_number, many=True, basic=True
+    )
+    corrected: bool = setting(
+        False,
+        "Search with the measured correction c(eps): an eps at which the corrected bound meets the threshold (below it may not).",
+        THRESHOLD,
+    )
+
+    def check(self) -> None:
+        limits = {"deviation": math.inf, "cosine-distance": 1.0, "angle": 90.0}
+        for kind, value in self.pairs:
+            if not 0 < value < limits[kind]:
+                raise UsageError(f"a threshold on the {kind} must be above 0 and below {limits[kind]:g}, got {value:g}")
+
+    @property
+    def pairs(self) -> tuple[tuple[str, float], ...]:
+        """Kinds and values."""
+        return (
+            *(("deviation", value) for value in self.max_deviation),
+            *(("cosine-distance", value) for value in self.max_cosine_distance),
+            *(("angle", value) for value in self.max_angle),
+        )

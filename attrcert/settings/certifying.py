@@ -1,0 +1,184 @@
+"""The tasks of attributions that are averaged over noise: what is certified of them, and its inversions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from attrcert.attributions import SMOOTHED
+from attrcert.columns import Cell
+from attrcert.errors import UsageError
+from attrcert.settings.smoothing import SPREAD_NAMES, Grid, Smoothing, Spreads
+from attrcert.settings.tasks import Task
+from attrcert.vocabulary import NormKind
+
+
+@dataclass(frozen=True, init=False)
+class Certifying(Task):
+    """What these tasks have in common."""
+
+    smoothing: Smoothing
+
+    asked: ClassVar[str]  # as manifests tell it
+    command: ClassVar[str] = "smooth"
+    work: ClassVar[str] = "attrcert.running.evaluating.smoothing:Certificates"
+
+    def check(self) -> None:
+        if self.perturbation.delta_norm.kind is not NormKind.L2:
+            raise UsageError(f"smoothing certificates are for l2, got norm {self.perturbation.norm}")
+        if self.explanation.attribution in SMOOTHED:
+            raise UsageError(
+                f"--smooth does the smoothing; the attribution must be a plain one, got {self.explanation.attribution}"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        told = {name: value for name, value in super().identity().items() if name not in _SPREADS}
+        return {**told, "task": self.asked, "spread": self.spread, "best": self.best, "search": self.search}
+
+    @property
+    def label(self) -> str:
+        return f"{self.explanation.label}, {self.smoothing.bounded}"
+
+    @property
+    def averaging(self) -> str:
+        smoothing = self.smoothing
+        spread = SPREAD_NAMES[smoothing.smooth]
+        return f", made {smoothing.bounded} and averaged over {smoothing.smooth} noise ({spread} below)"
+
+    @property
+    def spread(self) -> tuple[float, ...]:
+        """The radii of uniform noise, or the sigmas of Gaussian noise."""
+        raise NotImplementedError
+
+    @property
+    def best(self) -> bool:
+        """Whether each sample takes the best of them."""
+        return False
+
+    @property
+    def search(self) -> str:
+        """How `min-radius` goes through them."""
+        return "smallest"
+
+    @property
+    def choosing(self) -> bool:
+        """Whether a choice is made from them, so that all must hold together."""
+        return self.best
+
+    @property
+    def thresholds(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({"threshold_kind": "cosine", "threshold": T} for T in self.smoothing.min_cosine)
+
+    def need_threshold(self) -> None:
+        if not self.smoothing.min_cosine:
+            raise UsageError(f"{self.asked} with smoothing needs --min-cosine", hint="e.g. --min-cosine 0.9")
+
+    def notes(self, samples: int) -> dict[str, str | None]:
+        return {"failure": self._sharing(samples)}
+
+    def _sharing(self, samples: int) -> str:
+        """What the failure is the failure of."""
+        spread = SPREAD_NAMES[self.smoothing.smooth]
+        if self.smoothing.simultaneous:
+            return f"for all {samples} samples and every {spread} together"
+        return "for each sample, all of the grid together" if self.choosing else f"for each sample and {spread}"
+
+
+_SPREADS = ("sigma", "radius", "radii", "max_radius")  # told as `spread`
+_NO_STOP = "--stop-when certified needs a threshold that is met or not: bound or min-radius with --min-cosine"
+
+
+@dataclass(frozen=True, init=False)
+class CertifyConfig(Certifying):
+    """`attrcert bound --smooth`: the cosine that a smoothed attribution keeps within eps."""
+
+    spreads: Spreads
+
+    asked: ClassVar[str] = "bound"
+
+    def check(self) -> None:
+        super().check()
+        if self.spreads.of(self.smoothing.smooth)[1]:
+            name = SPREAD_NAMES[self.smoothing.smooth]
+            raise UsageError(
+                f"--{name} best is for max-eps, which takes the best of a grid for each sample; bound needs numbers"
+            )
+        if len(self.smoothing.min_cosine) > 1:
+            raise UsageError(f"bound takes one --min-cosine, got {', '.join(map(str, self.smoothing.min_cosine))}")
+        if self.smoothing.stop_when == "certified" and not self.smoothing.min_cosine:
+            raise UsageError(_NO_STOP)
+
+    @property
+    def spread(self) -> tuple[float, ...]:
+        return self.spreads.of(self.smoothing.smooth)[0]
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({"eps": eps, "radius": r} for r in self.spread for eps in self.perturbation.eps)
+
+
+@dataclass(frozen=True, init=False)
+class CertifiedMaxEpsConfig(Certifying):
+    """`attrcert max-eps --smooth`: the largest eps within which it keeps a cosine."""
+
+    spreads: Spreads
+
+    asked: ClassVar[str] = "max-eps"
+    work: ClassVar[str] = "attrcert.running.evaluating.smoothing:LargestEps"
+    refused: ClassVar[Mapping[str, str]] = {"eps": "max-eps finds it"}
+
+    def check(self) -> None:
+        super().check()
+        self.need_threshold()
+        self.spreads.of(self.smoothing.smooth)
+        if self.smoothing.stop_when == "certified":
+            raise UsageError(_NO_STOP)
+
+    @property
+    def spread(self) -> tuple[float, ...]:
+        return self.spreads.of(self.smoothing.smooth)[0]
+
+    @property
+    def best(self) -> bool:
+        return self.spreads.of(self.smoothing.smooth)[1]
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        if self.best:
+            return self.thresholds
+        return tuple({"radius": r, **threshold} for r in self.spread for threshold in self.thresholds)
+
+
+@dataclass(frozen=True, init=False)
+class MinRadiusConfig(Certifying):
+    """`attrcert min-radius`: the smallest radius of a grid at which it keeps a cosine within eps."""
+
+    grid: Grid
+
+    asked: ClassVar[str] = "min-radius"
+    work: ClassVar[str] = "attrcert.running.evaluating.smoothing:SmallestRadius"
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(("sigma", "radius"), "min-radius finds it")
+
+    def check(self) -> None:
+        super().check()
+        self.need_threshold()
+
+    @property
+    def spread(self) -> tuple[float, ...]:
+        return self.grid.of(self.smoothing.smooth)
+
+    @property
+    def search(self) -> str:
+        return self.grid.search
+
+    @property
+    def choosing(self) -> bool:
+        return self.grid.search == "smallest"
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({"eps": eps, **threshold} for eps in self.perturbation.eps for threshold in self.thresholds)
+
+    def _sharing(self, samples: int) -> str:
+        if self.choosing or self.smoothing.simultaneous:
+            return super()._sharing(samples)
+        return "for each sample and case"

@@ -1,0 +1,138 @@
+"""A setting is declared once: a field of a frozen dataclass with its help, its limits and how its text is read.
+
+The command line's options with their help, what the library takes, the tables of the catalogue and of the documentation, and what a
+manifest says of a run are made from that.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from math import inf, isfinite
+from typing import Any, ClassVar, TypeVar
+
+from attrcert.errors import UsageError
+from attrcert.registry import unknown
+
+METHOD, ATTACK, SMOOTHING, THRESHOLD = "Method", "Attack", "Smoothing", "Threshold"
+SOLVER, MODEL, DATA, RUN, OUTPUT = "Solver", "Model", "Data", "Run", "Output"
+_KEY = "setting"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """`read` makes a value of a text and the option's name, `many` may be given several times or, unless it is `whole`, with commas,
+    `choices` are all the words that it can be, `least` and `most` what a number can be, `positive` that it must be above 0 and finite.
+    `basic` ones are shown by --help, `unsaid` tells what holds where it is not given if the default does not, `flags` are the option's
+    spellings.
+    """
+
+    help: str
+    panel: str
+    read: Callable[[str, str], Any] | None = None
+    many: bool = False
+    whole: bool = False
+    choices: Collection[str] | Callable[[], Collection[str]] = ()
+    least: float = -inf
+    most: float = inf
+    positive: bool = False
+    basic: bool = False
+    unsaid: str = ""
+    metavar: str = ""
+    flags: tuple[str, ...] = ()
+    argument: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The choices as they are now."""
+        return tuple(self.choices() if callable(self.choices) else self.choices)
+
+    def taken(self, value: Any, name: str) -> Any:
+        """The value, checked; of texts as they are typed, or as it is."""
+        if value is None:
+            return None
+        if self.many:
+            return tuple(self._one(part, name) for part in _words(value, split=not self.whole))
+        if isinstance(value, list | tuple) and (self.choices or self.positive):
+            if len(value) != 1:
+                raise UsageError(f"{name} takes one value here, got {', '.join(map(str, value))}")
+            (value,) = value
+        return self._one(value, name)
+
+    def _one(self, value: Any, name: str) -> Any:
+        if isinstance(value, str) and self.read:
+            value = self.read(value, name)
+        if self.choices and value not in self.words:
+            raise unknown(name, str(value), self.words, where="")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            self._check_number(value, name)
+        return value
+
+    def _check_number(self, value: float, name: str) -> None:
+        if self.positive and not 0 < value < inf:
+            raise UsageError(f"{name} must be positive and finite, got {value}")
+        if not value >= self.least:
+            raise UsageError(f"{name} must be at least {self.least:g}, got {value}")
+        if not value <= self.most:
+            raise UsageError(f"{name} must be at most {self.most:g}, got {value}")
+        if not isfinite(value) and self.least > -inf:
+            raise UsageError(f"{name} must be finite, got {value}")
+
+
+def _words(value: Any, *, split: bool) -> Iterable[Any]:
+    """Repeated, separated by commas, or one."""
+    for part in value if isinstance(value, list | tuple) else (value,):
+        if split and isinstance(part, str):
+            yield from (word.strip() for word in part.split(",") if word.strip())
+        else:
+            yield part
+
+
+def setting(default: Any, help: str, panel: str, **how: Any) -> Any:
+    """A field of a `Part`."""
+    known = {_KEY: Setting(help, panel, **how)}
+    return (
+        field(default_factory=default, metadata=known) if callable(default) else field(default=default, metadata=known)
+    )
+
+
+def option(name: str) -> str:
+    """The command line's word for a setting."""
+    return f"--{name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Settings that belong together. Texts are read, and one value stands for several where several may be given."""
+
+    #: settings of the same options that mean something elsewhere only, and why not here
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    def __post_init__(self) -> None:
+        for name, how in declared(type(self)).items():
+            object.__setattr__(self, name, how.taken(getattr(self, name), _spelt(name, how)))
+        self.check()
+
+    def check(self) -> None:
+        """What must hold of several settings together."""
+
+
+P = TypeVar("P", bound=Part)
+
+
+def _spelt(name: str, how: Setting) -> str:
+    return name if how.argument else how.flags[0] if how.flags else option(name)
+
+
+def declared(part: type[Part]) -> dict[str, Setting]:
+    """The settings of a part by name."""
+    return {one.name: one.metadata[_KEY] for one in fields(part) if _KEY in one.metadata}
+
+
+def default_of(part: type[Part], name: str) -> Any:
+    """What holds where a setting is not given."""
+    one = next(one for one in fields(part) if one.name == name)
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+def made(part: type[P], given: Mapping[str, Any]) -> P:
+    """A part with those of the given settings that are its own."""
+    return part(**{name: value for name, value in given.items() if name in declared(part)})

@@ -1,0 +1,134 @@
+"""What is explained, what perturbs it, and how numbers are drawn and held."""
+
+import math
+from dataclasses import dataclass, replace
+
+from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
+from attrcert.errors import UsageError
+from attrcert.settings.declared import METHOD, RUN, SOLVER, Part, setting
+from attrcert.vocabulary import QUADRATURES, Norm, parse_eps, parse_number
+
+DTYPES = ("float32", "float64")
+LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
+SIGMA_HELP = "Standard deviation of Gaussian noise, in pixel units; with --smooth repeatable, with max-eps also best."
+RADIUS_HELP = (
+    "Radius of uniform noise in the l2 ball, in pixel units; with --smooth repeatable, with max-eps also best."
+)
+DEFAULT_SIGMA, DEFAULT_RADIUS = 0.1, 1.0
+
+
+def full_name(text: str, name: str) -> str:
+    """Of an attribution or its alias."""
+    return ATTRIBUTIONS.name(text)
+
+
+def _eps(text: str, name: str) -> float:
+    return parse_eps(text)
+
+
+@dataclass(frozen=True)
+class Explanation(Part):
+    """The attribution of a class."""
+
+    attribution: str = setting(
+        "saliency",
+        "What is explained; sm, ixg, ig, sg and us for short.",
+        METHOD,
+        read=full_name,
+        choices=lambda: tuple(ATTRIBUTIONS),
+        basic=True,
+    )
+    target: str = setting("predicted", "Explained class: predicted, label, or a class number.", METHOD, basic=True)
+    ig_steps: int = setting(20, "Nodes of integrated gradients.", METHOD, least=1)
+    quadrature: str = setting(
+        "gauss-legendre", "Of integrated gradients; riemann-right is the papers'.", METHOD, choices=QUADRATURES
+    )
+    baseline: str = setting(
+        "0", "Of integrated gradients: a pixel value, mean (what normalisation maps to 0), or blur.", METHOD
+    )
+
+    def check(self) -> None:
+        object.__setattr__(self, "target", str(self.target))
+        if self.target not in ("predicted", "label") and not self.target.isdecimal():
+            raise UsageError(f"--target must be predicted, label or a class number, got {self.target!r}")
+
+    @property
+    def label(self) -> str:
+        """The method and the parameters that change its value."""
+        if self.attribution != "integrated-gradients":
+            return self.attribution
+        return f"{self.attribution}(steps={self.ig_steps}, quadrature={self.quadrature}, baseline={self.baseline})"
+
+
+@dataclass(frozen=True)
+class Noise(Part):
+    """The noise of attributions that are averages over it: smooth-grad and uniform-smooth."""
+
+    sigma: float = setting(DEFAULT_SIGMA, SIGMA_HELP, METHOD, read=parse_number, positive=True)
+    radius: float = setting(DEFAULT_RADIUS, RADIUS_HELP, METHOD, read=parse_number, positive=True)
+    noise_draws: int = setting(50, "Noise draws of a smoothed attribution, fixed per sample.", METHOD, least=1)
+    smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=full_name)
+    smooth_unit: bool = setting(
+        False, "Smooth the direction g/|g|: the map that --smooth with --bounded unit certifies, to attack it.", METHOD
+    )
+
+    def check(self) -> None:
+        if self.smooth_base in SMOOTHED:
+            raise UsageError(f"the smoothed attribution must not be a smoothed one itself, got {self.smooth_base}")
+
+    def base(self, explanation: Explanation) -> Explanation:
+        """What is averaged."""
+        return replace(explanation, attribution=self.smooth_base)
+
+    def label(self, explanation: Explanation) -> str:
+        """The same as an explanation's, of one that is an average."""
+        spread = f"sigma={self.sigma:g}" if explanation.attribution == "smooth-grad" else f"radius={self.radius:g}"
+        unit = ", unit" if self.smooth_unit else ""
+        base = self.base(explanation).label
+        return f"{explanation.attribution}({spread}, draws={self.noise_draws}, base={base}{unit})"
+
+
+@dataclass(frozen=True)
+class Perturbation(Part):
+    """The ball: its norm and sizes."""
+
+    norm: str = setting("l2", "Of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True)
+    p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
+    eps: tuple[float, ...] = setting(
+        (0.1,),
+        "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.",
+        METHOD,
+        read=_eps,
+        many=True,
+        basic=True,
+    )
+
+    def check(self) -> None:
+        Norm.parse(self.norm, self.p)
+        if not self.eps:
+            raise UsageError("at least one --eps is needed")
+        for eps in self.eps:
+            parse_eps(eps)
+        if len(set(self.eps)) < len(self.eps):
+            raise UsageError(f"each eps may be given once, got {', '.join(map(str, self.eps))}")
+
+    @property
+    def delta_norm(self) -> Norm:
+        return Norm.parse(self.norm, self.p)
+
+
+@dataclass(frozen=True)
+class Arithmetic(Part):
+    """How numbers are held and drawn, and how often what is drawn may mislead."""
+
+    failure: float = setting(
+        1e-3,
+        "Probability, per sample, that an upper end is too small; with --smooth, that a row claims too much.",
+        SOLVER,
+    )
+    dtype: str = setting("float32", "Of weights, images and products.", RUN, choices=DTYPES, basic=True)
+    seed: int = setting(0, "Random draws depend on this and the sample's index alone.", RUN, least=0)
+
+    def check(self) -> None:
+        if not (LEAST_FAILURE <= self.failure < 1 and math.isfinite(self.failure)):
+            raise UsageError(f"--failure must be a probability from {LEAST_FAILURE:g} to below 1, got {self.failure}")

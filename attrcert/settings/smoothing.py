@@ -1,0 +1,154 @@
+"""How attributions are averaged over noise, and what is certified of that."""
+
+import math
+from dataclasses import dataclass
+
+from attrcert.errors import UsageError
+from attrcert.settings.declared import METHOD, SMOOTHING, Part, setting
+from attrcert.settings.explaining import DEFAULT_RADIUS, DEFAULT_SIGMA, RADIUS_HELP, SIGMA_HELP
+from attrcert.vocabulary import parse_bounding, parse_number
+
+NOISES = ("uniform", "gaussian")
+SPREAD_NAMES = {"uniform": "radius", "gaussian": "sigma"}
+USUAL_SPREADS = {"uniform": DEFAULT_RADIUS, "gaussian": DEFAULT_SIGMA}
+BEST = "best"
+BEST_SPREADS = {"uniform": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "gaussian": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
+LARGEST_SPREADS = {"uniform": 8.0, "gaussian": 1.0}
+GRID, RATIO = 12, 1.5  # radii that are tried, and each to the one before
+RULE_NAMES = ("tight", "tangent", "published")
+CONFIDENCE_NAMES = ("betting", "empirical-bernstein", "mcdiarmid", "clt")
+
+
+def _spread(text: str, name: str) -> float | str:
+    return BEST if text == BEST else parse_number(text, name)
+
+
+def check_spread(spread: tuple[float, ...], name: str) -> None:
+    """Radii or sigmas must be numbers that can be, each once."""
+    given = ", ".join(map(str, spread)) or "none"
+    if not spread or any(not 0 < value < math.inf for value in spread):
+        raise UsageError(f"{name} must be positive and finite, got {given}")
+    if len(set(spread)) < len(spread):
+        raise UsageError(f"each {name} may be given once, got {given}")
+
+
+@dataclass(frozen=True)
+class Smoothing(Part):
+    """The noise, what bounds the attribution, and how its mean is bounded from below."""
+
+    smooth: str = setting(
+        "uniform",
+        f"Certify the attribution averaged over noise: {' or '.join(NOISES)}, with --radius or --sigma. Confidence, not first-order; "
+        "networks run as they are.",
+        SMOOTHING,
+        choices=NOISES,
+        basic=True,
+    )
+    min_cosine: tuple[float, ...] = setting(
+        (),
+        "Least cosine that must be kept, e.g. 0.9; repeatable.",
+        SMOOTHING,
+        read=parse_number,
+        many=True,
+        basic=True,
+    )
+    bounded: str = setting(
+        "unit",
+        "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.",
+        SMOOTHING,
+    )
+    rule: str = setting("tight", "The last is false and for comparison only.", SMOOTHING, choices=RULE_NAMES)
+    confidence: str = setting(
+        "betting", "The last is the paper's, not a confidence bound.", SMOOTHING, choices=CONFIDENCE_NAMES
+    )
+    samples: int = setting(
+        1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True
+    )
+    stop_when: str = setting(
+        "never",
+        "Stop drawing once --min-cosine is certified or out of reach.",
+        SMOOTHING,
+        choices=("never", "certified"),
+    )
+    simultaneous: bool = setting(
+        False, "--failure for all samples and radii together (a union bound), not for each.", SMOOTHING
+    )
+
+    def check(self) -> None:
+        parse_bounding(self.bounded)
+        for T in self.min_cosine:
+            if not 0 < T < 1:
+                raise UsageError(f"--min-cosine must lie strictly between 0 and 1, got {T:g}")
+        if self.stop_when == "certified" and self.confidence != "betting":
+            raise UsageError(f"--stop-when certified goes with --confidence betting alone, got {self.confidence}")
+        if self.bounded == "sample-max" and self.rule != "published":
+            raise UsageError(
+                f"the largest |g| of a sample is no bound: --bounded sample-max goes with --rule published, got {self.rule}"
+            )
+
+
+@dataclass(frozen=True)
+class Spreads(Part):
+    """How far the noise reaches: given, or the best of a grid."""
+
+    sigma: tuple[float | str, ...] | None = setting(
+        None, SIGMA_HELP, METHOD, read=_spread, many=True, unsaid=f"{DEFAULT_SIGMA:g}", basic=True
+    )
+    radius: tuple[float | str, ...] | None = setting(
+        None, RADIUS_HELP, METHOD, read=_spread, many=True, unsaid=f"{DEFAULT_RADIUS:g}", basic=True
+    )
+
+    def of(self, noise: str) -> tuple[tuple[float, ...], bool]:
+        """The radii of uniform noise, or the sigmas of Gaussian noise, and whether the best of them is wanted."""
+        name = SPREAD_NAMES[noise]
+        given, other = (self.radius, self.sigma) if noise == "uniform" else (self.sigma, self.radius)
+        if other is not None:
+            wrong = next(word for word in SPREAD_NAMES.values() if word != name)
+            raise UsageError(f"{noise} noise takes --{name}, not --{wrong}")
+        if given == (BEST,):
+            return BEST_SPREADS[noise], True
+        if given is not None and BEST in given:
+            raise UsageError(f"--{name} takes numbers, or best alone, got {', '.join(map(str, given))}")
+        spread = (USUAL_SPREADS[noise],) if given is None else tuple(map(float, given))
+        check_spread(spread, f"--{name}")
+        return spread, False
+
+
+@dataclass(frozen=True)
+class Grid(Part):
+    """The radii of `min-radius`."""
+
+    radii: tuple[float, ...] = setting(
+        (),
+        "The grid of radii, or of sigmas, e.g. 0.5,1,2,4.",
+        SMOOTHING,
+        read=parse_number,
+        many=True,
+        basic=True,
+    )
+    max_radius: float | None = setting(
+        None,
+        f"Without --radii: {GRID} radii or sigmas up to this one, each {RATIO:g} times the one before.",
+        SMOOTHING,
+        positive=True,
+        unsaid=f"{LARGEST_SPREADS['uniform']:g}; gaussian {LARGEST_SPREADS['gaussian']:g}",
+    )
+    search: str = setting(
+        "smallest",
+        "smallest: test every radius at a share of the failure; descend: from the largest, until the first that fails.",
+        SMOOTHING,
+        choices=("smallest", "descend"),
+    )
+
+    def check(self) -> None:
+        if self.radii and self.max_radius is not None:
+            raise UsageError("--max-radius makes a grid where there are no --radii: give one of them")
+        if self.radii:
+            check_spread(self.radii, "--radii")
+
+    def of(self, noise: str) -> tuple[float, ...]:
+        """The radii of uniform noise, or the sigmas of Gaussian noise, from the smallest."""
+        if self.radii:
+            return tuple(sorted(self.radii))
+        largest = self.max_radius or LARGEST_SPREADS[noise]
+        return tuple(largest / RATIO**k for k in reversed(range(GRID)))

@@ -1,0 +1,156 @@
+"""Where the model and the images come from."""
+
+import ast
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from attrcert.errors import UsageError
+from attrcert.settings.declared import DATA, MODEL, Part, setting
+from attrcert.vocabulary import parse_bytes, parse_indices, parse_shard
+
+DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
+DEFAULT_SOFTPLUS_BETA = 20.0
+DEFAULT_MAX_INPUT = "2GB"
+BUNDLED_LIMIT = 64
+MAX_INPUT_HELP = (
+    "Refuse a compressed checkpoint or .npz, or a picture, that would fill more memory than this, e.g. 8GB."
+)
+
+
+def parse_argument(text: str, name: str = "an argument") -> tuple[str, Any]:
+    """`key=value` with the value read as a Python literal where it is one."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.isidentifier():
+        raise UsageError(f"{name} must look like key=value, got {text!r}")
+    try:
+        return key, ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return key, value
+
+
+def _numbers(text: str, name: str) -> tuple[float, ...]:
+    """Separated by commas."""
+    try:
+        values = tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"{name} must be numbers such as 0.49,0.48,0.45, got {text!r}") from error
+    if not all(math.isfinite(value) for value in values):
+        raise UsageError(f"{name} must be finite numbers, got {text}")
+    return values
+
+
+def _beta(text: str, name: str) -> float | None:
+    """A number, or none."""
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError as error:
+        raise UsageError(f"{name} must be a number or none, got {text!r}") from error
+
+
+def _indices(text: str, name: str) -> tuple[int, ...]:
+    return parse_indices(text)
+
+
+def _shard(text: str, name: str) -> tuple[int, int]:
+    return parse_shard(text)
+
+
+@dataclass(frozen=True)
+class ModelSpec(Part):
+    """How a user names a model, or the network itself; what is None is taken from the checkpoint's metadata."""
+
+    checkpoint: Any = setting(
+        DEFAULT_MODEL,
+        "A bundled model's name, a .safetensors file, or a .pt/.pth/.th state dict.",
+        MODEL,
+        argument=True,
+        basic=True,
+    )
+    arch: str | None = setting(
+        None,
+        "bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
+        MODEL,
+        basic=True,
+    )
+    arch_args: Mapping[str, Any] = setting(
+        dict, "Argument of the architecture; repeatable.", MODEL, flags=("--arch-arg",), metavar="KEY=VALUE"
+    )
+    output: str | None = setting(None, "Which entry of a tuple or dict output holds the logits.", MODEL)
+    mean: tuple[float, ...] | None = setting(
+        None,
+        "Per-channel mean that the model's normalisation subtracts, e.g. 0.49,0.48,0.45.",
+        MODEL,
+        read=_numbers,
+        basic=True,
+    )
+    std: tuple[float, ...] | None = setting(
+        None, "Per-channel standard deviation, e.g. 0.25,0.24,0.26.", MODEL, read=_numbers, basic=True
+    )
+    softplus_beta: float | None = setting(
+        DEFAULT_SOFTPLUS_BETA,
+        "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
+        "are not changed.",
+        MODEL,
+        read=_beta,
+        positive=True,
+    )
+    max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
+
+    def check(self) -> None:
+        if not isinstance(self.arch_args, Mapping):  # as the command line has them
+            pairs = (parse_argument(text, "--arch-arg") for text in self.arch_args)
+            object.__setattr__(self, "arch_args", dict(pairs))
+
+
+@dataclass(frozen=True)
+class DataSpec(Part):
+    """How a user names data, or the arrays or dataset themselves, and which part of it."""
+
+    dataset: Any = setting(
+        DEFAULT_SAMPLE,
+        "A bundled sample's name, an .npz (images, labels), a folder of images, torchvision:NAME:SPLIT, or module:factory.",
+        DATA,
+        argument=True,
+        basic=True,
+    )
+    data_root: str = setting("data", "Folder of torchvision datasets.", DATA)
+    download: bool = setting(False, "Let torchvision download the dataset.", DATA)
+    resize: int | None = setting(None, "Resize the shorter side to this many pixels.", DATA, least=1, basic=True)
+    crop: int | None = setting(None, "Crop the centre to this many pixels.", DATA, least=1, basic=True)
+    channels: int | None = setting(
+        None, "1 decodes image files as grey, 3 as RGB.", DATA, least=1, most=3, unsaid="what the model takes"
+    )
+    skip: int = setting(0, "Skip this many samples.", DATA, least=0)
+    limit: int | None = setting(
+        None,
+        "Use at most this many samples.",
+        DATA,
+        least=1,
+        unsaid=f"all; {BUNDLED_LIMIT} where DATASET is omitted",
+        basic=True,
+    )
+    indices: tuple[int, ...] | None = setting(None, "Use these samples, e.g. 3,17,100-199.", DATA, read=_indices)
+    shard: tuple[int, int] | None = setting(
+        None,
+        "Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
+        DATA,
+        read=_shard,
+        metavar="I/N",
+    )
+    max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
+
+    def check(self) -> None:
+        parse_bytes(self.max_input, "--max-input")
+        for name in ("indices", "shard"):
+            if isinstance(getattr(self, name), list):
+                object.__setattr__(self, name, tuple(getattr(self, name)))
+
+
+def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the data; where nothing is said of them, a part of the bundled sample is taken."""
+    unsaid = dataset is None and not {"dataset", "limit", "indices"} & set(given)
+    return {**given, "limit": BUNDLED_LIMIT} if unsaid else dict(given)

@@ -1,0 +1,218 @@
+"""What a run computes: a task has the settings that it needs, in parts, and says its columns, its cases and who computes its rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, get_type_hints
+
+from attrcert.attributions import SMOOTHED
+from attrcert.columns import COLUMNS, Cell, Column, attack_columns
+from attrcert.errors import UsageError
+from attrcert.registry import unknown
+from attrcert.settings.attacking import Attacking
+from attrcert.settings.bounding import Bounding, Thresholds
+from attrcert.settings.declared import Part, Setting, declared, made, option
+from attrcert.settings.explaining import Arithmetic, Explanation, Noise, Perturbation
+from attrcert.vocabulary import NormKind
+
+T = TypeVar("T", bound="Task")
+
+
+@dataclass(frozen=True, init=False)
+class Task:
+    """Made of settings by their names, whichever part they belong to: BoundConfig(eps=0.1, norm="linf")."""
+
+    explanation: Explanation
+    perturbation: Perturbation
+    arithmetic: Arithmetic
+
+    command: ClassVar[str]  # under which its rows are saved
+    work: ClassVar[str]  # package.module:Class that computes them
+    refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
+
+    def __init__(self, **given: Any) -> None:
+        known = settings_of(type(self))
+        for name in given:
+            if name in self.refused:
+                raise UsageError(f"{option(name)} means nothing here: {self.refused[name]}")
+            if name not in known:
+                raise unknown("setting", name, known)
+        for name, kind in parts_of(type(self)).items():
+            object.__setattr__(self, name, made(kind, given))
+        self.check()
+
+    def check(self) -> None:
+        """What must hold of several parts together."""
+
+    def replacing(self: T, **given: Any) -> T:
+        """The same with other settings."""
+        return type(self)(
+            **{name: value for name, value in {**self.flat(), **given}.items() if name not in self.refused}
+        )
+
+    def flat(self) -> dict[str, Any]:
+        """All settings by name, also those that mean nothing here."""
+        parts = {name: declared(kind) for name, kind in parts_of(type(self)).items()}
+        return {name: getattr(getattr(self, part), name) for part, names in parts.items() for name in names}
+
+    def identity(self) -> dict[str, Any]:
+        """Everything that a result depends on."""
+        return {**self.flat(), "attribution": self.label}
+
+    @property
+    def label(self) -> str:
+        """The attribution with the parameters that change its value."""
+        return self.explanation.label
+
+    @property
+    def averaged(self) -> Noise | None:
+        """The noise of an attribution that is an average over it."""
+        return None
+
+    @property
+    def of_loss(self) -> bool:
+        """Whether the gradient of the loss is explained."""
+        return False
+
+    @property
+    def differentiates_twice(self) -> bool:
+        """Whether ReLUs must run as softplus."""
+        return False
+
+    @property
+    def forms_matrices(self) -> bool:
+        """Whether d x d matrices are formed, which can take long."""
+        return False
+
+    @property
+    def averaging(self) -> str:
+        """What is said of an average over noise."""
+        return ""
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        """What the rows of one sample differ in."""
+        return tuple({"eps": eps} for eps in self.perturbation.eps)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return COLUMNS[self.command]
+
+    def notes(self, samples: int) -> dict[str, str | None]:
+        """What a reader of the summary must know beside the attribution and the ball, of a run of so many samples."""
+        return {}
+
+
+def parts_of(task: type[Task]) -> dict[str, type[Part]]:
+    """The parts that a task has, by name."""
+    hints = get_type_hints(task)
+    return {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Part)}
+
+
+def settings_of(task: type[Task]) -> dict[str, Setting]:
+    """All settings of a task by name."""
+    found = {name: how for kind in parts_of(task).values() for name, how in declared(kind).items()}
+    return {name: how for name, how in found.items() if name not in task.refused}
+
+
+@dataclass(frozen=True, init=False)
+class BoundConfig(Task):
+    """`attrcert bound`: first-order and proved bounds."""
+
+    noise: Noise
+    bounding: Bounding
+
+    command: ClassVar[str] = "bound"
+    work: ClassVar[str] = "attrcert.running.evaluating.bounding:Bounds"
+
+    def check(self) -> None:
+        for asked, name in (
+            (self.bounding.ball, "the ball-wide estimate is"),
+            (self.bounding.proved, "proved bounds are"),
+        ):
+            if asked and self.perturbation.delta_norm.kind is NormKind.LP:
+                raise UsageError(f"{name} for l2 and linf, got norm lp")
+        if self.of_loss and self.explanation.attribution != "saliency":
+            raise UsageError(
+                "--loss-hessian bounds the gradient of the loss and takes no other attribution, "
+                f"got {self.explanation.attribution}"
+            )
+
+    @property
+    def label(self) -> str:
+        if self.of_loss:
+            return "loss-gradient"
+        return self.explanation.label if self.averaged is None else self.averaged.label(self.explanation)
+
+    @property
+    def averaged(self) -> Noise | None:
+        return self.noise if self.explanation.attribution in SMOOTHED else None
+
+    @property
+    def of_loss(self) -> bool:
+        return self.bounding.loss_hessian
+
+    @property
+    def differentiates_twice(self) -> bool:
+        return not self.of_loss
+
+    @property
+    def forms_matrices(self) -> bool:
+        return self.perturbation.delta_norm.kind is NormKind.LINF and "row-sums" in self.bounding.linf_method
+
+
+@dataclass(frozen=True, init=False)
+class AttackConfig(BoundConfig):
+    """`attrcert attack`: bounds, and how far attacks get."""
+
+    attacking: Attacking
+
+    command: ClassVar[str] = "attack"
+    work: ClassVar[str] = "attrcert.running.evaluating.attacking:Attacks"
+    refused: ClassVar[Mapping[str, str]] = {"loss_hessian": "attacks move the attributions of logits"}
+
+    def check(self) -> None:
+        super().check()
+        if self.perturbation.delta_norm.kind is NormKind.LP:
+            raise UsageError("attacks are for l2 and linf, got norm lp")
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple(
+            {"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.attack
+        )
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return attack_columns(self.attacking.transfer)
+
+    def notes(self, samples: int) -> dict[str, str | None]:
+        measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
+        return {"measured": measured if self.attacking.measure_on == "relu" else None}
+
+
+@dataclass(frozen=True, init=False)
+class MaxEpsConfig(BoundConfig):
+    """`attrcert max-eps`: first-order and proved bounds, inverted."""
+
+    thresholds: Thresholds
+
+    command: ClassVar[str] = "max-eps"
+    work: ClassVar[str] = "attrcert.running.evaluating.inverting:Inversions"
+    refused: ClassVar[Mapping[str, str]] = {
+        "eps": "max-eps finds it",
+        "loss_hessian": "the bound of the loss is not inverted",
+    }
+
+    def check(self) -> None:
+        super().check()
+        if not self.thresholds.pairs:
+            raise UsageError(
+                "max-eps needs a threshold",
+                hint="e.g. --max-angle 30, --max-deviation 0.5, or --smooth with --min-cosine 0.9",
+            )
+        if self.bounding.proved and self.thresholds.corrected:
+            raise UsageError("--corrected searches with an estimate and --proved with a bound: choose one")
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({"threshold_kind": kind, "threshold": value} for kind, value in self.thresholds.pairs)
