@@ -17,7 +17,7 @@ from attrcert.running.opening.opening import data_spec, model_spec, open_run
 from attrcert.running.opening.runs import Run
 from attrcert.settings.commands import task_of
 from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import Part, declared
+from attrcert.settings.declared import Part, declared, made
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 
 
@@ -58,7 +58,7 @@ def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) ->
     of_model, of_data, of_run = (_taken(part, rest) for part in (ModelSpec, DataSpec, RunOptions))
     task = task_of(command, rest)
     specs = model_spec(model, **of_model), data_spec(data, **usual_limit(data, of_data))
-    run = open_run(*specs, task, options or RunOptions(**of_run))
+    run = open_run(*specs, task, options or made(RunOptions, of_run))
     for finding in run.findings:
         if finding.level is Level.WARN:
             warnings.warn(f"{finding.check}: {finding.message}", stacklevel=4)

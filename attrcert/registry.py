@@ -11,7 +11,7 @@ from attrcert.vocabulary import nearest
 
 def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `attrcert catalogue`") -> UsageError:
     """The error for a name that is not in a family, with the nearest one, or `where` they are explained."""
-    names = sorted(known)
+    names = list(known)
     near = nearest(name, names)
     hint = f"did you mean {near!r}?" if near else where
     return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=hint)

@@ -9,11 +9,12 @@ from captum.attr import Saliency
 from captum.metrics import sensitivity_max
 from torch import Tensor
 
-from attrcert import ATTRIBUTIONS, AttackConfig, BoundConfig, DataSpec, Draws, ModelSpec, RunOptions, open_run
+from attrcert import ATTRIBUTIONS, AttackConfig, BoundConfig, DataSpec, ModelSpec, RunOptions, open_run
 from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
 from attrcert.bounds.first_order.linf_scaled import LinfScaled
-from attrcert.settings.certifying import SmoothConfig
-from attrcert.settings.tasks import RunConfig
+from attrcert.draws import Draws
+from attrcert.settings.certifying import CertifyConfig
+from attrcert.settings.tasks import Task
 from benchmarks.grids import Grid
 from benchmarks.peers import CHUNK, least_seconds
 from benchmarks.subjects import Subject, bundled, convsmall, convsmall_source
@@ -47,7 +48,7 @@ def smoothing(shared: Path) -> Grid:
     """Draws a second of whole runs, against gradients alone."""
     rows = []
     for subject, model, data in _cases(shared):
-        ours = SAMPLES * DRAWS / _run_seconds(model, data, SmoothConfig(samples=DRAWS))
+        ours = SAMPLES * DRAWS / _run_seconds(model, data, CertifyConfig(samples=DRAWS))
         f, x = subject.classifier.original(), subject.images
         with f.prepared():
             gradient = ATTRIBUTIONS.make("saliency", chunk=CHUNK).value
@@ -110,7 +111,7 @@ def _cases(shared: Path) -> Iterator[tuple[Subject, ModelSpec, DataSpec]]:
         yield convsmall(shared, SAMPLES), *source
 
 
-def _run_seconds(model: ModelSpec, data: DataSpec, config: RunConfig) -> float:
+def _run_seconds(model: ModelSpec, data: DataSpec, config: Task) -> float:
     """Of the rows of a run that is open."""
     run = open_run(model, replace(data, limit=SAMPLES), config, RunOptions(chunk=CHUNK))
     repeats = 1 if isinstance(config, AttackConfig) else 2

@@ -43,7 +43,7 @@ def third_party_source(folder: Path, checkpoint: str, arch: str, scale: tuple) -
     if not (weights.exists() and data.exists()):
         return None
     mean, std = scale
-    spec = ModelSpec(str(weights), arch=f"{weights.parent / 'archs.py'}:{arch}", mean=mean, std=std, beta=20.0)
+    spec = ModelSpec(str(weights), arch=f"{weights.parent / 'archs.py'}:{arch}", mean=mean, std=std)
     return spec, DataSpec(str(data))
 
 

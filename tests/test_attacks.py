@@ -701,7 +701,7 @@ def test_attack_on_a_metric_moves_it_farther_than_sampling_does(attack: str, fig
 
 def test_worst_is_no_weaker_than_captums_sensitivity_max_with_200_samples() -> None:
     """Captum draws from the whole linf ball, beyond the pixel range and whatever the label."""
-    spec = ModelSpec("fashion-natural", beta=20.0)
+    spec = ModelSpec("fashion-natural", softplus_beta=20.0)
     f = load_model(spec, device=torch.device("cpu"), dtype=torch.float32).classifier
     data = load_data(DataSpec()).images
     x = torch.stack([data[i][0] for i in range(FEW)])

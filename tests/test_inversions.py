@@ -19,10 +19,10 @@ from torch import Tensor
 
 from attrcert.cli.app import main
 from attrcert.loading.architectures import build
-from attrcert.running.evaluating import inverting, smoothing
+from attrcert.running.evaluating import drawing, inverting, smoothing
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.inverting import allowed, largest_eps
-from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.certifying import MinRadiusConfig
 from attrcert.settings.tasks import MaxEpsConfig
 from attrcert.statistics.confidence import Betting
 
@@ -309,7 +309,7 @@ def test_min_radius_is_the_smallest_that_passes_or_the_last_before_the_first_fai
     on, monkeypatch, name: str, search: str
 ) -> None:
     cosines, smallest, last = TABLES[name]
-    monkeypatch.setattr(smoothing.Certify, "cosine", lambda self, seen, spread, eps: cosines[spread])
+    monkeypatch.setattr(drawing.Drawing, "cosine", lambda self, seen, spread, eps: cosines[spread])
     words = ("--radii", "4,1,3,2", "--eps", 0.05, "--min-cosine", 0.8, "--samples", 60, "--search", search)
     expected = smallest if search == "smallest" else last
     failing = [r for r, cosine in cosines.items() if cosine is None or cosine < 0.8] if search == "descend" else []
@@ -373,14 +373,14 @@ def test_the_failure_is_shared_by_radii_that_are_chosen_from_and_by_samples_that
 
 @pytest.mark.parametrize("case", [one for one in GOLDEN["min_radius"] if one["rule"] == "published"], ids=str)
 def test_the_published_closed_form_is_the_golden_one(case: dict) -> None:
-    config = SmoothConfig(task="min-radius", eps=(case["eps"],), min_cosine=(case["T"],))
+    config = MinRadiusConfig(eps=(case["eps"],), min_cosine=(case["T"],))
     ((eps, T, radius),) = smoothing.published_radii(config, case["d"], case["c"])
     assert (eps, T) == (case["eps"], case["T"])
     assert radius == pytest.approx(case["radius"], rel=1e-10)
 
 
 def test_no_length_has_no_published_radius() -> None:
-    config = SmoothConfig(task="min-radius", min_cosine=(0.9,))
+    config = MinRadiusConfig(min_cosine=(0.9,))
     ((_, _, radius),) = smoothing.published_radii(config, 784, 0.0)
     assert radius == math.inf
 
@@ -400,4 +400,4 @@ def test_min_radius_on_the_bundled_model_certifies_again_with_fresh_draws() -> N
 
 def test_thresholds_are_read_in_the_order_of_their_kinds() -> None:
     config = MaxEpsConfig(max_angle=(1.0, 2.0), max_deviation=(3.0,))
-    assert config.thresholds == (("deviation", 3.0), ("angle", 1.0), ("angle", 2.0))
+    assert config.thresholds.pairs == (("deviation", 3.0), ("angle", 1.0), ("angle", 2.0))

@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 def load(checkpoint: Path | str, arch: str | None = "softplus-mlp", **spec) -> Classifier:
     arguments = spec.pop("arch_args", ARGS if arch == "softplus-mlp" else {})
-    named = ModelSpec(str(checkpoint), arch, arguments, **spec)
+    named = ModelSpec(str(checkpoint), arch, arguments, **{"softplus_beta": None, **spec})
     return load_model(named, device=CPU, dtype=torch.float32).classifier
 
 
@@ -422,13 +422,13 @@ def test_the_manifest_tells_the_architecture_files_hash(tmp_path, user_file):
     [("k=3", 3), ("k=0.5", 0.5), ("k=[1, 2]", [1, 2]), ("k=True", True), ("k=relu", "relu"), ("k=a=b", "a=b")],
 )
 def test_an_argument_is_read_as_a_python_literal_where_it_is_one(text, value):
-    assert parse_argument(text) == ("k", value)
+    assert parse_argument(text, "--arch-arg") == ("k", value)
 
 
 @pytest.mark.parametrize("text", ["k", "=3", "a-b=3", ""])
 def test_an_argument_that_is_no_assignment_is_refused(text):
     with pytest.raises(UsageError, match="key=value"):
-        parse_argument(text)
+        parse_argument(text, "--arch-arg")
 
 
 # the classifier

@@ -153,10 +153,10 @@ def test_a_run_in_little_memory_gives_the_rows_of_one_in_much(words):
 def test_a_run_explains_by_what_was_planned_and_its_identity_does_not_tell(attribution, memory, short):
     config = BoundConfig(attribution=attribution, noise_draws=20)
     run = open_run(ModelSpec(), DataSpec(limit=2), config, RunOptions(memory=memory))
-    made = explainer(run.config, run.classifier.mean)
+    made = explainer(run.config, run.classifier.mean, run.work.layout)
     held = (made.base if attribution == "smooth-grad" else made).held
     assert (held is not None) is short
-    assert held == run.config.held
+    assert held == run.work.layout.held
     assert not {"held", "chunk"} & run.identity().keys()
 
 

@@ -22,7 +22,7 @@ from attrcert.bounds.smoothed.noise_overlap import UniformBall
 from attrcert.columns import COLUMNS
 from attrcert.draws import Draws
 from attrcert.loading.architectures import build
-from attrcert.running.evaluating import smoothing as running
+from attrcert.running.evaluating import drawing
 from attrcert.statistics.confidence import Betting
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
@@ -245,7 +245,7 @@ def test_the_pilot_that_clips_is_not_among_the_draws_that_are_used(on, monkeypat
         drawn.append(unit_noise(*words, **more))
         return drawn[-1]
 
-    monkeypatch.setattr(running, "unit_noise", noting)
+    monkeypatch.setattr(drawing, "unit_noise", noting)
     words = ("bound", "--smooth", "uniform", "--eps", 0.01, "--limit", 1, "--bounded")
     on(*words, "clip:0.1")
     pilot, used, drawn[:] = drawn[0][0], torch.cat(drawn[1:], dim=1)[0], []
@@ -456,7 +456,7 @@ def test_a_mean_over_some_of_the_samples_says_so(on) -> None:
         (["max-eps"], "needs a threshold"),
         (["max-eps", "--min-cosine", "0.9"], "--smooth"),
         (["bound", "--min-cosine", "0.9"], "--smooth"),
-        (["max-eps", "--smooth", "uniform", "--min-cosine", "0.9", "--max-angle", "30"], "first-order threshold"),
+        (["max-eps", "--smooth", "uniform", "--min-cosine", "0.9", "--max-angle", "30"], "--max-angle means nothing with --smooth"),
         (["max-eps", "--smooth", "uniform", "--min-cosine", "1"], "--min-cosine must lie strictly between 0 and 1, got 1"),
         (["max-eps", "--smooth", "uniform", "--min-cosine", "0"], "--min-cosine must lie strictly between 0 and 1, got 0"),
         (["max-eps", "--smooth", "uniform", "--min-cosine", "-0.5"], "--min-cosine must lie strictly between 0 and 1, got -0.5"),
@@ -468,7 +468,7 @@ def test_a_mean_over_some_of_the_samples_says_so(on) -> None:
         (["max-eps", "--max-deviation", "many"], "number"),
         (["bound", "--smooth", "gaussian", "--radius", "1"], "takes --sigma"),
         (["bound", "--smooth", "uniform", "--sigma", "1"], "takes --radius"),
-        (["bound", "--smooth", "laplace"], "noise"),
+        (["bound", "--smooth", "laplace"], "--smooth must be one of uniform, gaussian"),
         (["bound", "--attribution", "us", "--radius", "1,2"], "--smooth only"),
         (["bound", "--attribution", "sg", "--sigma", "1", "--sigma", "2"], "--smooth only"),
         (["bound", "--smooth", "uniform", "--radius", "1,1"], "once"),
@@ -476,7 +476,7 @@ def test_a_mean_over_some_of_the_samples_says_so(on) -> None:
         (["bound", "--smooth", "uniform", "--radius", "-1"], "positive"),
         (["bound", "--smooth", "uniform", "--radius", "best"], "--radius best is for max-eps"),
         (["smooth", "--radius", "best"], "--radius best is for max-eps"),
-        (["bound", "--attribution", "us", "--radius", "best"], "--radius best is for max-eps --smooth"),
+        (["bound", "--attribution", "us", "--radius", "best"], "best go with --smooth only"),
         (["max-eps", "--smooth", "gaussian", "--min-cosine", "0.9", "--radius", "best"], "takes --sigma"),
         (["bound", "--smooth", "uniform", "--radius", "1", "--sigma", "1"], "not --sigma"),
         (["min-radius", "--min-cosine", "0.9", "--radius", "1"], "--radius means nothing here"),
@@ -511,7 +511,7 @@ def test_a_mean_over_some_of_the_samples_says_so(on) -> None:
         (["min-radius", "--min-cosine", "0.9", "--radii", "0,1"], "--radii must be positive"),
         (["min-radius", "--min-cosine", "0.9", "--max-radius", "-1"], "--max-radius must be positive"),
         (["min-radius", "--min-cosine", "0.9", "--search", "climb"], "--search must be one of"),
-        (["min-radius", "--min-cosine", "0.9", "--published", "1.5"], "less than or equal to 1"),
+        (["min-radius", "--min-cosine", "0.9", "--published", "1.5"], "at most 1"),
     ],
     ids=lambda part: " ".join(part) if isinstance(part, list) else "",
 )  # fmt: skip

@@ -17,7 +17,7 @@ from attrcert.loading.architectures import build
 from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.summaries.cases import LowStatistic, summarise_cases
 from attrcert.reporting.summaries.inverses import smooth_table
-from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.certifying import CertifyConfig
 from attrcert.settings.smoothing import BEST_SPREADS, CONFIDENCE_NAMES, RULE_NAMES
 
 ARCHS = """
@@ -259,7 +259,7 @@ def test_kinks_are_no_concern_of_what_is_averaged_over_noise(on) -> None:
 def test_a_configuration_refuses_a_bounding_that_bounds_nothing() -> None:
     for text_ in ("clip:1.5", "clip-at:0", "max", "unit:1"):
         with pytest.raises(UsageError, match="--bounded must be"):
-            SmoothConfig(bounded=text_)
+            CertifyConfig(bounded=text_)
 
 
 def test_the_catalogue_lists_what_smoothing_can_be_asked_for() -> None:

@@ -119,11 +119,11 @@ def test_workers_take_the_size_that_was_measured_and_measure_nothing(monkeypatch
     monkeypatch.setattr("attrcert.running.opening.layouts.fastest_chunk", measured)
     run = opened("integrated-gradients")
     assert asked == [(32, 4 * 20, 4 * 20)]
-    assert run.config.chunk == run.source.options.chunk == 5
+    assert run.work.layout.chunk == run.source.options.chunk == 5
     source = run.source
-    assert open_run(source.model, source.data, source.config, source.options).config.chunk == 5
+    assert open_run(source.model, source.data, source.config, source.options).work.layout.chunk == 5
     assert len(asked) == 1
-    assert run.with_chunk(3).config.chunk == run.with_chunk(3).source.options.chunk == 3
+    assert run.with_chunk(3).work.layout.chunk == run.with_chunk(3).source.options.chunk == 3
 
 
 def test_workers_do_not_ask_again_whether_row_sums_take_too_long(monkeypatch):
@@ -149,15 +149,15 @@ def test_workers_do_not_ask_again_whether_row_sums_take_too_long(monkeypatch):
 def test_vectors_of_few_samples_are_multiplied_together_where_there_is_room(samples, memory, attribution, copies):
     config = BoundConfig(attribution=attribution, norm="linf")
     run = open_run(ModelSpec(), DataSpec(limit=samples), config, RunOptions(memory=memory))
-    assert run.config.copies == copies
-    (certify,) = certifiers(run.config, None)
+    assert run.work.layout.copies == copies
+    (certify,) = certifiers(run.config, None, run.work.layout)
     assert certify.copies == copies
-    assert run.config.chunk >= copies  # or they would be multiplied one by one all the same
+    assert run.work.layout.chunk >= copies  # or they would be multiplied one by one all the same
 
 
 def test_the_library_refuses_what_a_run_fills_in():
     with pytest.raises(UsageError, match="setting must be one of"):
-        bound("fashion-natural", limit=1, chunk=4)
+        bound("fashion-natural", limit=1, held=4)
 
 
 def test_a_resumed_run_goes_on_with_the_size_it_began_with(tmp_path):

@@ -1,10 +1,9 @@
 """Options made of declared settings, and what was said of them. Nothing here imports torch."""
 
 import inspect
-import types
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -14,7 +13,6 @@ from attrcert.settings.declared import Part, Setting, declared, default_of, made
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 from attrcert.settings.tasks import Task, parts_of
 
-Context = typer.Context
 Run = Callable[..., None]
 P = TypeVar("P", bound=Part)
 
@@ -31,13 +29,13 @@ class Asked:
 
     def task(self, **others: Any) -> Task:
         """With settings that count where nothing was said, such as a preset's."""
-        own = {name for task in COMMANDS[self.command] if task for name in _settings_of_task(task)}
+        own = {name for task in COMMANDS[self.command] if task for name in (*_settings_of_task(task), *task.refused)}
         return task_of(self.command, {**others, **{name: value for name, value in self.given.items() if name in own}})
 
     def data(self) -> DataSpec:
         """A part of the bundled sample where nothing is said."""
         given = {name: value for name, value in self.given.items() if name in declared(DataSpec)}
-        return DataSpec(**usual_limit(None, given))
+        return made(DataSpec, usual_limit(None, given))
 
     def model(self) -> ModelSpec:
         return self.part(ModelSpec)
@@ -45,13 +43,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class _Offered:
-    """A setting as an option of a command."""
+    """A setting as an option of a command; without a part it is a text without a default."""
 
     name: str
     how: Setting
-    hint: Any
-    default: Any
+    part: type[Part] | None
     hidden: bool = False
+
+    @property
+    def default(self) -> Any:
+        return default_of(self.part, self.name) if self.part else None
+
+    @property
+    def hint(self) -> str:
+        """The type as it is written."""
+        return next(str(one.type) for one in fields(self.part) if one.name == self.name) if self.part else "str"
 
     @property
     def parameter(self) -> inspect.Parameter:
@@ -84,22 +90,18 @@ class _Offered:
             return f"[{'|'.join(self.how.words)}]"
         if self.how.metavar or kind in (bool, int, float):
             return self.how.metavar or None
-        return "<number>" if "float" in str(self.hint) else "<text>"
+        return "<number>" if "float" in self.hint else "<text>"
 
     def _kind(self) -> type:
         """What the command line takes."""
-        if self.how.many or isinstance(self.default, Mapping):
+        if self.how.many:
             return list
-        kinds = [kind for kind in _united(self.hint) if kind is not type(None)]
-        return kinds[0] if self.how.read is None and kinds[0] in (bool, int, float) else str
+        kinds = {"bool": bool, "int": int, "float": float} if self.how.read is None else {}
+        return next((kind for name, kind in kinds.items() if name in self.hint), str)
 
 
 def _parameter(name: str, kind: Any, about: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
-
-
-def _united(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
 def _text(value: Any) -> str:
@@ -125,18 +127,20 @@ def _settings_of_task(task: type[Task]) -> dict[str, tuple[type[Part], Setting]]
 
 def _offers(command: str, parts: Iterable[type[Part]]) -> list[_Offered]:
     """The options of a command: those of its tasks, and those of other parts; arguments first."""
-    tasks = [task for task in COMMANDS.get(command, ()) if task is not None]
+    tasks = {task: _settings_of_task(task) for task in COMMANDS.get(command, ()) if task is not None}
     found: dict[str, _Offered] = {}
-    for task in tasks:
-        for name, (part, how) in _settings_of_task(task).items():
+    for settings in tasks.values():
+        for name, (part, how) in settings.items():
             if name not in found or (how.many and not found[name].how.many):
-                hidden = all(name in other.refused for other in tasks if name in _settings_of_task(other))
-                found[name] = _Offered(name, how, get_type_hints(part)[name], default_of(part, name), hidden)
+                hidden = all(name in task.refused for task, own in tasks.items() if name in own)
+                found[name] = _Offered(name, how, part, hidden)
+    for name in {name for task in tasks for name in task.refused} - set(found):
+        found[name] = _Offered(name, Setting("", ""), None, hidden=True)
     if len(tasks) > 1:  # saying it is what chooses between the two
-        found["smooth"] = _Offered("smooth", found["smooth"].how, str, None)
+        found["smooth"] = _Offered("smooth", found["smooth"].how, None)
     for part in parts:
         for name, how in declared(part).items():
-            found.setdefault(name, _Offered(name, how, get_type_hints(part)[name], default_of(part, name)))
+            found.setdefault(name, _Offered(name, how, part))
     return sorted(found.values(), key=lambda one: not one.how.argument)
 
 
@@ -146,15 +150,21 @@ def command(name: str, *parts: type[Part], example: str) -> Callable[[Callable[[
     def made_of(body: Callable[[Asked], None]) -> Run:
         offered = _offers(name, parts)
 
-        def run(context: typer.Context, help_all: bool, **values: Any) -> None:
+        def run(context: Any, help_all: bool, **values: Any) -> None:
+            if help_all:
+                _show_all(context, {one.name for one in offered if one.hidden})
+                return
             given = {key: value for key, value in values.items() if said(context, key)}
             with library_warnings(quiet=bool(given.get("quiet"))):
                 body(Asked(name, given))
 
-        parameters = [one.parameter for one in offered]
         more = sum(not one.how.basic and not one.hidden for one in offered)
-        context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        parameters = [context, *parameters, _help_all(more, {one.name for one in offered if one.hidden})]
+        all_of_it = typer.Option("--help-all", help=f"Show {more} more options and exit.")
+        parameters = [
+            inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+            *(one.parameter for one in offered),
+            _parameter("help_all", bool, all_of_it, False),
+        ]
         run.__name__, run.__doc__ = name, flowing(body.__doc__ or "")
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -164,18 +174,11 @@ def command(name: str, *parts: type[Part], example: str) -> Callable[[Callable[[
     return made_of
 
 
-def _help_all(more: int, hidden: set[str]) -> inspect.Parameter:
-    def show(context: typer.Context, wanted: bool) -> None:
-        if wanted:
-            for parameter in context.command.params:
-                parameter.hidden = parameter.name in hidden  # type: ignore[attr-defined]
-            context.get_help()
-            raise typer.Exit
-
-    kind = Annotated[
-        bool, typer.Option("--help-all", is_eager=True, callback=show, help=f"Show {more} more options and exit.")
-    ]
-    return inspect.Parameter("help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
+def _show_all(context: Any, hidden: set[str]) -> None:
+    """The help with all options but those that are only there to be refused."""
+    for parameter in context.command.params:
+        parameter.hidden = parameter.name in hidden
+    context.get_help()
 
 
 def without_types(parameters: list[Any]) -> list[Any]:

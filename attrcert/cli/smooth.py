@@ -10,7 +10,6 @@ from attrcert.cli.output import Complete, Quiet, path
 from attrcert.errors import UsageError
 from attrcert.saved.files import check_target, make_folder
 from attrcert.saved.locks import Lock
-from attrcert.settings.certifying import Certifying
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import OUTPUT, Part, setting
 from attrcert.settings.sources import DataSpec, ModelSpec
@@ -49,10 +48,7 @@ def smooth(asked: Asked) -> None:
     bounded attribution), standard_error (of each entry), C_hat (the map's length), C_lower (its lower bound with
     confidence) and M.
     """
-    files, task = asked.part(Files), asked.task()
-    assert isinstance(task, Certifying)
-    if len(task.spread) > 1:
-        raise UsageError(f"smooth takes one radius or sigma, got {len(task.spread)}")
+    task, files = asked.task(), asked.part(Files)
 
     from attrcert.running.keeping.heatmaps import (
         check_pictures,

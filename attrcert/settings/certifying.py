@@ -117,6 +117,20 @@ class CertifyConfig(Certifying):
 
 
 @dataclass(frozen=True, init=False)
+class SmoothConfig(CertifyConfig):
+    """`attrcert smooth`: the maps themselves."""
+
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("eps", "min_cosine"), "a map is the same for every one; `attrcert bound --smooth` certifies the maps"
+    )
+
+    def check(self) -> None:
+        super().check()
+        if len(self.spread) > 1:
+            raise UsageError(f"smooth takes one radius or sigma, got {len(self.spread)}")
+
+
+@dataclass(frozen=True, init=False)
 class CertifiedMaxEpsConfig(Certifying):
     """`attrcert max-eps --smooth`: the largest eps within which it keeps a cosine."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrcert.errors import UsageError
-from attrcert.settings.certifying import CertifiedMaxEpsConfig, CertifyConfig, MinRadiusConfig
+from attrcert.settings.certifying import CertifiedMaxEpsConfig, CertifyConfig, MinRadiusConfig, SmoothConfig
 from attrcert.settings.declared import option
 from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, settings_of
 
@@ -14,7 +14,7 @@ COMMANDS: Mapping[str, tuple[type[Task] | None, type[Task] | None]] = {
     "attack": (AttackConfig, None),
     "max-eps": (MaxEpsConfig, CertifiedMaxEpsConfig),
     "min-radius": (None, MinRadiusConfig),
-    "smooth": (None, CertifyConfig),
+    "smooth": (None, SmoothConfig),
 }
 
 

@@ -7,7 +7,7 @@ manifest says of a run are made from that.
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from math import inf, isfinite
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
@@ -22,7 +22,7 @@ class Setting:
     """`read` makes a value of a text and the option's name, `many` may be given several times or, unless it is `whole`, with commas,
     `choices` are all the words that it can be, `least` and `most` what a number can be, `positive` that it must be above 0 and finite.
     `basic` ones are shown by --help, `unsaid` tells what holds where it is not given if the default does not, `flags` are the option's
-    spellings.
+    spellings, `collect` makes one of many.
     """
 
     help: str
@@ -39,6 +39,7 @@ class Setting:
     metavar: str = ""
     flags: tuple[str, ...] = ()
     argument: bool = False
+    collect: Callable[[Iterable[Any]], Any] = tuple
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -47,14 +48,12 @@ class Setting:
 
     def taken(self, value: Any, name: str) -> Any:
         """The value, checked; of texts as they are typed, or as it is."""
-        if value is None:
-            return None
+        if value is None or isinstance(value, Mapping):
+            return value
         if self.many:
-            return tuple(self._one(part, name) for part in _words(value, split=not self.whole))
+            return self.collect(self._one(part, name) for part in _words(value, split=not self.whole))
         if isinstance(value, list | tuple) and (self.choices or self.positive):
-            if len(value) != 1:
-                raise UsageError(f"{name} takes one value here, got {', '.join(map(str, value))}")
-            (value,) = value
+            value = value[0] if len(value) == 1 else ",".join(map(str, value))
         return self._one(value, name)
 
     def _one(self, value: Any, name: str) -> Any:
@@ -101,10 +100,7 @@ def option(name: str) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """Settings that belong together. Texts are read, and one value stands for several where several may be given."""
-
-    #: settings of the same options that mean something elsewhere only, and why not here
-    refused: ClassVar[Mapping[str, str]] = {}
+    """Settings that belong together, checked when they are put together."""
 
     def __post_init__(self) -> None:
         for name, how in declared(type(self)).items():
@@ -133,6 +129,12 @@ def default_of(part: type[Part], name: str) -> Any:
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
+def taken(part: type[Part], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the given settings that are a part's. Texts are read, and one value stands for several where several may be given."""
+    known = {name: how for name, how in declared(part).items() if name in given}
+    return {name: how.taken(given[name], _spelt(name, how)) for name, how in known.items()}
+
+
 def made(part: type[P], given: Mapping[str, Any]) -> P:
     """A part with those of the given settings that are its own."""
-    return part(**{name: value for name, value in given.items() if name in declared(part)})
+    return part(**taken(part, given))

@@ -22,6 +22,14 @@ def full_name(text: str, name: str) -> str:
     return ATTRIBUTIONS.name(text)
 
 
+def _one_number(text: str, name: str) -> float:
+    if text == "best" or "," in text:
+        raise UsageError(
+            f"{name} takes one number here, got {text}", hint="several values and best go with --smooth only"
+        )
+    return parse_number(text, name)
+
+
 def _eps(text: str, name: str) -> float:
     return parse_eps(text)
 
@@ -64,8 +72,8 @@ class Explanation(Part):
 class Noise(Part):
     """The noise of attributions that are averages over it: smooth-grad and uniform-smooth."""
 
-    sigma: float = setting(DEFAULT_SIGMA, SIGMA_HELP, METHOD, read=parse_number, positive=True)
-    radius: float = setting(DEFAULT_RADIUS, RADIUS_HELP, METHOD, read=parse_number, positive=True)
+    sigma: float = setting(DEFAULT_SIGMA, SIGMA_HELP, METHOD, read=_one_number, positive=True)
+    radius: float = setting(DEFAULT_RADIUS, RADIUS_HELP, METHOD, read=_one_number, positive=True)
     noise_draws: int = setting(50, "Noise draws of a smoothed attribution, fixed per sample.", METHOD, least=1)
     smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=full_name)
     smooth_unit: bool = setting(
@@ -106,7 +114,7 @@ class Perturbation(Part):
     def check(self) -> None:
         Norm.parse(self.norm, self.p)
         if not self.eps:
-            raise UsageError("at least one --eps is needed")
+            raise UsageError("at least one eps is needed")
         for eps in self.eps:
             parse_eps(eps)
         if len(set(self.eps)) < len(self.eps):

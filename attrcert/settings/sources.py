@@ -19,7 +19,7 @@ MAX_INPUT_HELP = (
 )
 
 
-def parse_argument(text: str, name: str = "an argument") -> tuple[str, Any]:
+def parse_argument(text: str, name: str) -> tuple[str, Any]:
     """`key=value` with the value read as a Python literal where it is one."""
     key, equals, value = text.partition("=")
     if not equals or not key.isidentifier():
@@ -77,7 +77,15 @@ class ModelSpec(Part):
         basic=True,
     )
     arch_args: Mapping[str, Any] = setting(
-        dict, "Argument of the architecture; repeatable.", MODEL, flags=("--arch-arg",), metavar="KEY=VALUE"
+        dict,
+        "Argument of the architecture; repeatable.",
+        MODEL,
+        read=parse_argument,
+        many=True,
+        whole=True,
+        collect=dict,
+        flags=("--arch-arg",),
+        metavar="KEY=VALUE",
     )
     output: str | None = setting(None, "Which entry of a tuple or dict output holds the logits.", MODEL)
     mean: tuple[float, ...] | None = setting(
@@ -99,11 +107,6 @@ class ModelSpec(Part):
         positive=True,
     )
     max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
-
-    def check(self) -> None:
-        if not isinstance(self.arch_args, Mapping):  # as the command line has them
-            pairs = (parse_argument(text, "--arch-arg") for text in self.arch_args)
-            object.__setattr__(self, "arch_args", dict(pairs))
 
 
 @dataclass(frozen=True)
@@ -145,9 +148,6 @@ class DataSpec(Part):
 
     def check(self) -> None:
         parse_bytes(self.max_input, "--max-input")
-        for name in ("indices", "shard"):
-            if isinstance(getattr(self, name), list):
-                object.__setattr__(self, name, tuple(getattr(self, name)))
 
 
 def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:

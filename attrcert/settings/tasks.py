@@ -1,8 +1,8 @@
 """What a run computes: a task has the settings that it needs, in parts, and says its columns, its cases and who computes its rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
 
 from attrcert.attributions import SMOOTHED
 from attrcert.columns import COLUMNS, Cell, Column, attack_columns
@@ -104,8 +104,7 @@ class Task:
 
 def parts_of(task: type[Task]) -> dict[str, type[Part]]:
     """The parts that a task has, by name."""
-    hints = get_type_hints(task)
-    return {name: kind for name, kind in hints.items() if isinstance(kind, type) and issubclass(kind, Part)}
+    return {one.name: one.type for one in fields(task) if isinstance(one.type, type) and issubclass(one.type, Part)}
 
 
 def settings_of(task: type[Task]) -> dict[str, Setting]:

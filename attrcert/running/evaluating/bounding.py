@@ -1,7 +1,7 @@
 """`bound`: the work of a run, and what is ready once for all its batches."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -10,12 +10,12 @@ from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level, curvature, piecewise_linear
 from attrcert.running.evaluating.cells import bound_all
-from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.methods import explainer
 from attrcert.running.evaluating.proving import Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
 from attrcert.running.evaluating.subjects import Subject, explained_class
-from attrcert.running.evaluating.work import Deltas, Rows, Scene
+from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.tasks import BoundConfig
 from attrcert.types import Batch
 
@@ -29,31 +29,26 @@ UNMEASURED = Finding(
 
 
 @dataclass(frozen=True)
-class Bounds:
+class Bounds(Work):
     """Rows of bounds; a sample whose derivatives are not finite is set apart and the others go on."""
 
     config: BoundConfig
-    layout: Layout
     prover: Proving | None = None
     other: Otherwise | None = None
-    findings: tuple[Finding, ...] = field(default=())
 
     @staticmethod
-    def need(config: BoundConfig) -> Callable[[Classifier, Tensor], Finding]:
+    def need(config: Any) -> Callable[[Classifier, Tensor], Finding]:
         return piecewise_linear if config.of_loss else curvature
 
     @staticmethod
-    def vectors(config: BoundConfig) -> int:
-        return min(config.bounding.max_steps, USUAL_STEPS)
+    def vectors(config: Any) -> int:
+        return min(int(config.bounding.max_steps), USUAL_STEPS)
 
     @classmethod
     def ready(cls, config: Any, scene: Scene) -> "Bounds":
         other = otherwise(scene.f, scene.x)
         prover = proving(config, scene.f, scene.attribution, scene.x, scene.memory)
-        return cls(config, scene.layout, prover, other, () if other else (UNMEASURED,))
-
-    def batch_size(self, scene: Scene) -> int:
-        return scene.points
+        return cls(config, scene.layout, prover, other, findings=() if other else (UNMEASURED,))
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         subject = self.explain(f, batch, logits)

@@ -1,6 +1,5 @@
 """`bound --smooth`, `max-eps --smooth` and `min-radius`: what the draws of each sample certify."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import acos, degrees, inf
 from typing import Any
@@ -12,10 +11,8 @@ from attrcert.bounds.smoothed.lengths import CHUNK
 from attrcert.bounds.smoothed.noise_overlap import UniformBall
 from attrcert.columns import Cell
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.drawing import Drawing, Seen, meets
-from attrcert.running.evaluating.methods import Layout
-from attrcert.running.evaluating.work import Deltas, Rows, Scene
+from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.certifying import Certifying
 from attrcert.types import Batch
 from attrcert.vocabulary import Status
@@ -25,22 +22,12 @@ TO_TRY = "no radius of the grid passed: try larger ones, more samples, a smaller
 
 
 @dataclass(frozen=True)
-class Certificates:
+class Certificates(Work):
     """The cosine kept within each eps at each radius; `points` are differentiated at once, `samples` are those of the whole run."""
 
     config: Certifying
-    layout: Layout
     points: int
     samples: int
-    findings: tuple[Finding, ...] = ()
-
-    @staticmethod
-    def need(config: Any) -> Callable[[Classifier, Tensor], Finding] | None:
-        return None
-
-    @staticmethod
-    def vectors(config: Any) -> int:
-        return 1
 
     @classmethod
     def ready(cls, config: Any, scene: Scene) -> "Certificates":

@@ -1,8 +1,9 @@
 """What a run does for its task: made ready once, then asked for the rows of batch after batch."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -11,7 +12,6 @@ from attrcert.loading.datasets import Images
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout
-from attrcert.settings.tasks import Task
 from attrcert.types import Attribution, Batch
 
 Deltas = Callable[[dict[str, Tensor]], None]  # takes the perturbations of a batch, by name
@@ -34,29 +34,33 @@ class Scene:
     replaced: bool  # whether activations are
 
 
-class Work(Protocol):
+@dataclass(frozen=True)
+class Work(ABC):
     """Of one task; `findings` are what was found wrong when it was made ready."""
 
-    @property
-    def config(self) -> Task: ...
-    @property
-    def layout(self) -> Layout: ...
-    @property
-    def findings(self) -> tuple[Finding, ...]: ...
+    config: Any  # a Task
+    layout: Layout
+    findings: tuple[Finding, ...] = field(default=(), kw_only=True)
 
     @staticmethod
     def need(config: Any) -> Callable[[Classifier, Tensor], Finding] | None:
         """What the model must have."""
+        return None
 
     @staticmethod
     def vectors(config: Any) -> int:
         """Vectors of the input's size that a sample needs beside its graph."""
+        return 1
 
     @classmethod
-    def ready(cls, config: Any, scene: Scene) -> "Work": ...
+    @abstractmethod
+    def ready(cls, config: Any, scene: Scene) -> "Work":
+        """What all batches need."""
 
     def batch_size(self, scene: Scene) -> int:
         """Samples that fit at once."""
+        return scene.points
 
+    @abstractmethod
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         """From the images and their logits; perturbations are given to `save` before the rows."""

@@ -20,6 +20,7 @@ from attrcert.running.opening.layouts import Together, memory_findings
 from attrcert.running.opening.memory import plan
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
+from attrcert.settings.declared import taken
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import BoundConfig, Task
 from attrcert.vocabulary import parse_bytes
@@ -56,6 +57,7 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
     """With settings that come before those of the model itself."""
+    given = taken(ModelSpec, given)
     if isinstance(model, Classifier):
         renamed = {"beta" if name == "softplus_beta" else name: value for name, value in given.items()}
         return ModelSpec(replace(model, **renamed))
@@ -66,6 +68,7 @@ def model_spec(model: Any, **given: Any) -> ModelSpec:
 
 def data_spec(data: Any, **given: Any) -> DataSpec:
     """With settings that come before those of the specification."""
+    given = taken(DataSpec, given)
     if isinstance(data, DataSpec):
         return replace(data, **given)
     return DataSpec(**given) if data is None else DataSpec(data, **given)

@@ -52,7 +52,8 @@ class Run:
 
     @property
     def config(self) -> Task:
-        return self.work.config
+        config: Task = self.work.config
+        return config
 
     def rows(
         self,
@@ -97,7 +98,7 @@ class Run:
         """The same with another number of points differentiated together."""
         source = self.source and replace(self.source, options=replace(self.source.options, chunk=chunk))
         layout = replace(self.work.layout, chunk=chunk)
-        return replace(self, work=replace(self.work, layout=layout), source=source)  # type: ignore[type-var]
+        return replace(self, work=replace(self.work, layout=layout), source=source)
 
     def file(
         self, path: str | Path, *, resume: bool = False, overwrite: bool = False, save_deltas: bool = False
