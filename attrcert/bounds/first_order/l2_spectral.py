@@ -18,7 +18,6 @@ from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm
 
-
 PURPOSE = "l2"  # of the draws that the solver starts from
 
 
