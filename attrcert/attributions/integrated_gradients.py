@@ -19,14 +19,14 @@ from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.types import Explained, Logits
+from attrcert.types import Explained, LinearMap, Logits
 from attrcert.vocabulary import QUADRATURES
 
 BLACK = Constant((0.0,))
 
 
 @dataclass(frozen=True)
-class PathJacobian:
+class PathJacobian(LinearMap):
     """The map J above."""
 
     mean_gradient: Float[Tensor, "b n"]
@@ -38,21 +38,8 @@ class PathJacobian:
     image_shape: tuple[int, ...]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        b, n = self.difference.shape
-        return b, n, n
-
-    @property
-    def symmetric(self) -> bool:
-        return False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.difference.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.difference.device
+    def like(self) -> Tensor:
+        return self.difference
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         moved = self._images(self.baseline.linear, v)

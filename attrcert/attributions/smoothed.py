@@ -23,11 +23,15 @@ PLAIN = Saliency()
 
 
 @dataclass(frozen=True)
-class MeanJacobian:
+class MeanJacobian(LinearMap):
     """The mean of `samples` consecutive maps."""
 
     maps: LinearMap
     samples: int
+
+    @property
+    def like(self) -> LinearMap:
+        return self.maps
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -37,14 +41,6 @@ class MeanJacobian:
     @property
     def symmetric(self) -> bool:
         return self.maps.symmetric
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.maps.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.maps.device
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         return _mean(self.maps.matvec(v.repeat_interleave(self.samples, dim=0)), self.samples)
