@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int64
@@ -100,16 +99,24 @@ class Explained:
     gap: Float[Tensor, " b"] | None = None
 
 
-class Attribution(Protocol):
+class Attribution(ABC):
     """A feature attribution of class y: its value anywhere, and its value with the Jacobian at x.
 
     `draws` are the samples' random streams, for attributions that average over noise; without them the samples count as
     numbers 0 to b-1 of seed 0.
     """
 
+    @property
+    def points(self) -> int:
+        """How many gradients a map takes."""
+        return 1
+
+    @abstractmethod
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Float[Tensor, "b n"]: ...
+
+    @abstractmethod
     def explain(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained: ...

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.maps import usual_chunk
-from attrcert.types import Explained, LinearMap, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 
 
 @dataclass
@@ -104,7 +104,7 @@ class Hessian(LinearMap):
 
 
 @dataclass(frozen=True)
-class Saliency:
+class Saliency(Attribution):
     """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric. `chunk` and `held` as in Hessian."""
 
     chunk: int | None = None

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
-from attrcert.types import Explained, LinearMap, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ProductRule(LinearMap):
 
 
 @dataclass(frozen=True)
-class InputTimesGradient:
+class InputTimesGradient(Attribution):
     """The saliency times the input, pixel by pixel. `chunk` and `held` as in Hessian."""
 
     chunk: int | None = None

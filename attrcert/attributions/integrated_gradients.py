@@ -19,7 +19,7 @@ from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.types import Explained, LinearMap, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 from attrcert.vocabulary import QUADRATURES
 
 BLACK = Constant((0.0,))
@@ -73,7 +73,7 @@ class PathJacobian(LinearMap):
 
 
 @dataclass(frozen=True)
-class IntegratedGradients:
+class IntegratedGradients(Attribution):
     """`steps` nodes of a quadrature from a baseline; `chunk` points of all samples and nodes are differentiated together, and the
     graphs of `held` points are kept.
     """
@@ -113,7 +113,6 @@ class IntegratedGradients:
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
         return self.steps
 
     def rule(self, like: Tensor) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:

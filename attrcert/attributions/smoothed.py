@@ -6,7 +6,7 @@ map as smooth as g, which can be bounded and attacked like any other, and its Ja
 Not claimed: anything about the expectation over the noise, which h only estimates.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import sqrt
 
@@ -53,7 +53,7 @@ class MeanJacobian(LinearMap):
         return MeanJacobian(self.maps.select(points.flatten()), self.samples)
 
 
-class _Smoothed(ABC):
+class _Smoothed(Attribution):
     """`base` averaged over `samples` noisy copies of the input."""
 
     base: Attribution
@@ -65,8 +65,7 @@ class _Smoothed(ABC):
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
-        return self.samples * getattr(self.base, "points", 1)
+        return self.samples * self.base.points
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None

@@ -38,15 +38,14 @@ class DirectionJacobian(LinearMap):
 
 
 @dataclass(frozen=True)
-class Direction:
+class Direction(Attribution):
     """`base` divided by its length."""
 
     base: Attribution
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
-        return getattr(self.base, "points", 1)
+        return self.base.points
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None

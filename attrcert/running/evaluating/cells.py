@@ -98,7 +98,7 @@ class Subject:
         points = max(1, (self.config.chunk or usual_chunk(self.batch.images)) // 2)  # of twice as many bytes each
         attribution = explainer(replace(self.config, chunk=points, held=points), self.f.mean)
         measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
-        at_once = max(1, points // getattr(attribution, "points", 1))
+        at_once = max(1, points // attribution.points)
         x = self.batch.images
         return measured.against(self.other, attribution, x, self.target, self.draws, at_once=at_once)
 

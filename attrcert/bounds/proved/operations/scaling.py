@@ -7,12 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attrcert.bounds.proved.affine import Shape
+from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, constant, number
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(Usual):
     """`scale` and `shift` are broadcast over one sample, whose axes they end with."""
 
     scale: Float[Tensor, "..."]
