@@ -94,8 +94,3 @@ class ColumnScaled(LinearMap):
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "ColumnScaled":
         return ColumnScaled(self.base.select(keep), self.scale[keep])
-
-
-def gram_product(J: LinearMap, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-    """P v = J^T (J v)."""
-    return J.rmatvec(J.matvec(v))

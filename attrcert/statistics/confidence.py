@@ -56,8 +56,6 @@ class Projections:
 class Confidence(Protocol):
     """A lower bound of |h| that fails with probability at most q."""
 
-    @property
-    def anytime(self) -> bool: ...
     def __call__(self, seen: Projections, q: float) -> float: ...
 
 
@@ -66,7 +64,6 @@ class Betting:
     """Bets that the projections' mean is larger, and what their capital refutes; valid whenever one stops [waudbysmith2024estimating]."""
 
     cap: float = CAP
-    anytime: bool = True
 
     def __call__(self, seen: Projections, q: float) -> float:
         if not len(seen.later):
@@ -119,8 +116,6 @@ class EmpiricalBernstein:
     The number of draws must be fixed in advance.
     """
 
-    anytime: bool = False
-
     def __call__(self, seen: Projections, q: float) -> float:
         Y, n = seen.later, len(seen.later)
         if n < 2:
@@ -132,8 +127,6 @@ class EmpiricalBernstein:
 @dataclass(frozen=True)
 class McDiarmid:
     """L = |mean| - M sqrt(2 ln(1/q) / N), then sqrt((L^2 - M^2/N) / (1 - 1/N)). The number of draws must be fixed in advance."""
-
-    anytime: bool = False
 
     def __call__(self, seen: Projections, q: float) -> float:
         N, M = seen.total, seen.M
