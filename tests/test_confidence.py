@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attrcert.attributions.bounded import ClipAt, Unit
-from attrcert.bounds.smoothed.lengths import CHUNK, ROUNDING, Estimate, lower_length
+from attrcert.bounds.smoothed.lengths import CHUNK, PROJECTION_ROUNDING, Estimate, lower_length
 from attrcert.statistics import confidence
 from attrcert.statistics.confidence import CONFIDENCES, Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
 
@@ -367,9 +367,9 @@ def test_rounding_lengthens_no_projection_by_more_than_is_taken_off(dtype: torch
         estimate.add(g.expand(1, 20, d))
     (one,) = estimate.projections()
     raw = torch.einsum("bmn,bn->bm", Unit()(g, torch.ones(1, dtype=dtype)), estimate.direction)
-    assert abs(float(raw) - 1) <= ROUNDING[torch.float64]
+    assert abs(float(raw) - 1) <= PROJECTION_ROUNDING[torch.float64]
     assert one.later.max() <= 1
-    assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * ROUNDING[dtype]
+    assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * PROJECTION_ROUNDING[dtype]
 
 
 def test_a_constant_map_in_single_precision_is_not_certified_longer_than_it_is() -> None:

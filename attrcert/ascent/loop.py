@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.steps import Adaptive, Fixed, Seen, StepRule
+from attrcert.ascent.steps import Adaptive, Fixed, Iterate, StepRule
 from attrcert.draws import Draws
 from attrcert.types import Attribution, Logits
 
@@ -224,7 +224,7 @@ class _Climb:
         self.delta, self.rows = self.delta[keep], self.rows[keep]
         self.stepper.select(keep)
 
-    def _look(self, t: float, *, directed: bool) -> Seen:
+    def _look(self, t: float, *, directed: bool) -> Iterate:
         """Objective, gradient and label at the iterates; the best ones are noted."""
         places = torch.arange(len(self.delta), device=self.delta.device)
         parts = [
@@ -241,7 +241,7 @@ class _Climb:
         better = kept & (score > before)
         self.best_score[self.rows] = torch.where(better, score, before)
         self.best[self.rows] = torch.where(better[:, None], self.delta, self.best[self.rows])
-        return Seen(self.delta, objective, gradient if directed else None, kept)
+        return Iterate(self.delta, objective, gradient if directed else None, kept)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ LEAST_STEP = 2.0**-12  # of the largest one: below it a row has converged
 
 
 @dataclass(frozen=True)
-class Seen:
+class Iterate:
     """Where the rows are and what was found there; `kept` are those that have their label."""
 
     delta: Float[Tensor, "rows n"]
@@ -30,7 +30,7 @@ class Stepper(Protocol):
     A proposal may lie anywhere; whoever takes it projects it.
     """
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]: ...
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]: ...
     def select(self, keep: Int64[Tensor, " kept"]) -> None: ...
 
 
@@ -73,7 +73,7 @@ class Climber:
         self.value = self.anchor.new_full((len(self.anchor),), -torch.inf, dtype=torch.float64)
         self.step = self.anchor.new_full((len(self.anchor),), rule.first * ball.eps)
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         rule, longest = self.rule, self.rule.longest * self.ball.eps
         # a gain at the level of rounding is none, or the batch size would decide which way a row goes
@@ -115,7 +115,7 @@ class _Walker:
     def __init__(self, size: float, ball: Ball) -> None:
         self.size, self.ball = size, ball
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         stepped = seen.delta + self.size * self.ball.ascent(seen.gradient)
         # an iterate that lost its label is drawn towards x, which has it
@@ -148,7 +148,7 @@ class _AdamWalker:
         self.mean, self.square = torch.zeros_like(ball.low), torch.zeros_like(ball.low)
         self.unit = torch.ones_like(ball.low[:, :1])
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         if self.count == 0:  # the scale of a loss is arbitrary, but for Adam's own 1e-8: the first gradient sets it
             largest = seen.gradient.abs().amax(dim=1, keepdim=True)
@@ -181,7 +181,7 @@ class _Sampler:
     def __init__(self, ball: Ball, draws: Draws) -> None:
         self.ball, self.draws, self.count = ball, draws, 0
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         self.count += 1
         return self.ball.random(self.draws, f"random-search-{self.count}"), torch.zeros_like(seen.kept)
 

@@ -10,7 +10,7 @@ from attrcert.metrics.cosine import cosine
 
 
 @dataclass(frozen=True)
-class Cosine(Steepest):
+class CosineAttack(Steepest):
     """Projected gradient ascent on 1 - cos(g(x + d), g(x))."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -9,7 +9,7 @@ from attrcert.ascent.loop import Maps, Steepest
 
 
 @dataclass(frozen=True)
-class Euclidean(Steepest):
+class EuclideanAttack(Steepest):
     """Projected gradient ascent on the deviation itself."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -10,7 +10,7 @@ from attrcert.metrics.mass_centre import centre
 
 
 @dataclass(frozen=True)
-class MassCentre(Steepest):
+class MassCentreAttack(Steepest):
     """Projected gradient ascent on the distance, in pixels, between the centres of |g| before and after."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -15,7 +15,7 @@ from attrcert.metrics.top_k import largest, share
 
 
 @dataclass(frozen=True)
-class TopK(Steepest):
+class TopKAttack(Steepest):
     """Lower the share of |g| that the original top k features hold; the best iterate has the smallest intersection."""
 
     k: int = 1

@@ -26,7 +26,7 @@ BELOW = 1e-12  # relative, towards the weaker claim
 ULPS = 1e-15  # relative: more than the roundings of a product of a few factors
 
 
-class Rule(Protocol):
+class CosineRule(Protocol):
     """A lower bound of the cosine from c = C/M and tau, and the largest tau that a threshold T in (0, 1) allows."""
 
     @property
@@ -106,4 +106,4 @@ def _far(c: float, tau: float) -> bool:
     return c * c <= ((1 - tau) ** 2 + 3 * tau * tau) * (1 + ULPS)
 
 
-RULES: Family[Rule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})
+RULES: Family[CosineRule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})

@@ -25,7 +25,10 @@ from attrcert.statistics.confidence import Projections, pilot_size
 from attrcert.statistics.generalised_chi_square import quantile
 
 CHUNK = 25  # draws between two updates of the direction
-ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of M: what rounding may do to a projection, or storing g
+PROJECTION_ROUNDING = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-6,
+}  # of M: what rounding may do to a projection, or storing g
 
 
 def unit_noise(
@@ -114,7 +117,7 @@ def lower_length(
     bound: Callable[[Projections, float], float], seen: Projections, q: float, dtype: torch.dtype
 ) -> float:
     """A lower bound of |h| at failure q, less what rounding may have added."""
-    return max(0.0, bound(seen, q) - ROUNDING[dtype] * seen.M)
+    return max(0.0, bound(seen, q) - PROJECTION_ROUNDING[dtype] * seen.M)
 
 
 def clt_length(mean: Float[Tensor, " n"], error: Float[Tensor, " n"], q: float) -> float:

@@ -12,13 +12,12 @@ from torch import Tensor
 from attrcert.ascent.balls import Ball
 from attrcert.ascent.loop import Attack, Attacked, Problem, Reference, ascend, best_of, scored
 from attrcert.attacks import ATTACKS
-from attrcert.attacks.euclidean import Euclidean
+from attrcert.attacks.euclidean import EuclideanAttack
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.attacks.random_search import RandomSearch
 from attrcert.attacks.scored import Scored
 from attrcert.bounds.first_order.ball import BallSearch
-from attrcert.columns import METRICS as METRIC_COLUMNS
-from attrcert.columns import TRANSFERRED, Cell, Row, transfer_column
+from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.cells import Bounded, Subject, bound_all
@@ -158,7 +157,7 @@ class Campaign:
         """
         judge = self._made("euclidean")
         tried = [self._rescored(judge, found[name]) for name in WORST if name in found]
-        wandering = replace(Euclidean(), step_size=WANDERING_STEP * self.problem.ball.eps)
+        wandering = replace(EuclideanAttack(), step_size=WANDERING_STEP * self.problem.ball.eps)
         wander: Attack = Scored(wandering, self.config.keep, self.k) if self.config.keep else wandering
         tried.append(self._attacked(wander, self._starts("worst")))
         tried.append(self._attacked(judge, torch.stack([one.delta for one in tried])))
