@@ -17,8 +17,8 @@ from torch import Tensor
 
 from attrcert.attributions.bounded import ClipAt, Unit
 from attrcert.bounds.smoothed.lengths import CHUNK, PROJECTION_ROUNDING, Estimate, lower_length
-from attrcert.statistics import confidence
-from attrcert.statistics.confidence import CONFIDENCES, Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
+from attrcert.statistics import CONFIDENCES, confidence
+from attrcert.statistics.confidence import Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
 NAMES = ("betting", "empirical-bernstein", "mcdiarmid")
@@ -228,7 +228,7 @@ def simulated(request) -> tuple[Tensor, float]:
 def test_a_bound_exceeds_the_truth_no_more_often_than_its_failure(name: str, simulated) -> None:
     """For betting at all stopping times at once: its bound never falls while draws come in."""
     X, true = simulated
-    bound = unchecked(confidence).CONFIDENCES.make(name)
+    bound = getattr(unchecked(confidence), CONFIDENCES.member(name).__name__)()
     found = estimated(X, frozen=name == "empirical-bernstein").projections()
     lower = np.array([lower_length(bound, one, FAILURE, torch.float64) for one in found])
     misses = int((lower > true).sum())

@@ -16,7 +16,8 @@ from attrcert.attributions.bounded import Bounding, Clip, ClipAt, Unit, make_bou
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
-from attrcert.bounds.smoothed.cosine_bounds import RULES, CosineRule, Published, Tangent, Tight
+from attrcert.bounds.smoothed import RULES
+from attrcert.bounds.smoothed.cosine_bounds import CosineRule, Published, Tangent, Tight
 from attrcert.bounds.smoothed.lengths import Estimate, unit_noise
 from attrcert.bounds.smoothed.noise_overlap import Gaussian, UniformBall
 from attrcert.draws import Draws

@@ -1,20 +1,21 @@
 """Feature attributions, each with its Jacobian as a linear map."""
 
-from attrcert.attributions.gradient import Saliency
-from attrcert.attributions.input_times_gradient import InputTimesGradient
-from attrcert.attributions.integrated_gradients import IntegratedGradients
-from attrcert.attributions.smoothed import SmoothGrad, UniformSmooth
-from attrcert.registry import Family
-from attrcert.types import Attribution
+from typing import TYPE_CHECKING
 
-ATTRIBUTIONS: Family[Attribution] = Family(
+from attrcert.registry import Family
+
+if TYPE_CHECKING:
+    from attrcert.attributions.bounded import Bounding
+    from attrcert.types import Attribution
+
+ATTRIBUTIONS: "Family[Attribution]" = Family(
     "attribution",
     {
-        "saliency": Saliency,
-        "input-x-gradient": InputTimesGradient,
-        "integrated-gradients": IntegratedGradients,
-        "smooth-grad": SmoothGrad,
-        "uniform-smooth": UniformSmooth,
+        "saliency": "attrcert.attributions.gradient:Saliency",
+        "input-x-gradient": "attrcert.attributions.input_times_gradient:InputTimesGradient",
+        "integrated-gradients": "attrcert.attributions.integrated_gradients:IntegratedGradients",
+        "smooth-grad": "attrcert.attributions.smoothed:SmoothGrad",
+        "uniform-smooth": "attrcert.attributions.smoothed:UniformSmooth",
     },
     {
         "sm": "saliency",
@@ -25,3 +26,12 @@ ATTRIBUTIONS: Family[Attribution] = Family(
     },
 )
 SMOOTHED = ("smooth-grad", "uniform-smooth")
+BOUNDINGS: "Family[Bounding]" = Family(
+    "bounding",
+    {
+        "unit": "attrcert.attributions.bounded:Unit",
+        "clip:Q": "attrcert.attributions.bounded:Clip",
+        "clip-at:M": "attrcert.attributions.bounded:ClipAt",
+        "sample-max": "attrcert.attributions.bounded:SampleMaximum",
+    },
+)

@@ -4,7 +4,6 @@
 a pilot sample of the noise that is thrown away. What is certified is the smoothed attribution of that bounded g.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,11 +113,3 @@ def make_bounding(text: str) -> Bounding:
     if word in ("clip", "clip-at"):
         return Clip(number) if word == "clip" else ClipAt(number)
     return Unit() if word == "unit" else SampleMaximum()
-
-
-BOUNDINGS: Mapping[str, type[Bounding]] = {
-    "unit": Unit,
-    "clip:Q": Clip,
-    "clip-at:M": ClipAt,
-    "sample-max": SampleMaximum,
-}

@@ -19,8 +19,6 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from attrcert.registry import Family
-
 CAP = 0.9  # the share of the capital that may be lost in one bet; any value below 1 is valid
 PRIOR_WEIGHT = 50.0  # draws that the pilot's mean and variance count for, at most
 LEAST_VARIANCE = 2.5e-7  # of Z: a pilot without spread must not bet everything
@@ -137,8 +135,3 @@ class McDiarmid:
 def pilot_size(draws: int) -> int:
     """A tenth, and two at least."""
     return max(2, ceil(0.1 * draws))
-
-
-CONFIDENCES: Family[Confidence] = Family(
-    "confidence bound", {"betting": Betting, "empirical-bernstein": EmpiricalBernstein, "mcdiarmid": McDiarmid}
-)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
-from attrcert.registry import Family
 from attrcert.vocabulary import Guarantee
 
 BELOW = 1e-12  # relative, towards the weaker claim
@@ -104,6 +103,3 @@ def _tangent(c: float, tau: float) -> float:
 def _far(c: float, tau: float) -> bool:
     """Where the middle part R2 is not held back by its own bound; in doubt it is not, which is the weaker claim."""
     return c * c <= ((1 - tau) ** 2 + 3 * tau * tau) * (1 + ULPS)
-
-
-RULES: Family[CosineRule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})
