@@ -22,7 +22,10 @@ from attrcert.loading.checkpoints import LoadedModel, ModelSpec, load_model
 from attrcert.loading.datasets import DataSpec, LoadedData, chosen, load_data, look_for, wrap
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
-from attrcert.running.checks.findings import Fidelity, Finding, Level, before_run, curvature, diagnose, piecewise_linear
+from attrcert.running.checks.derivatives import curvature, piecewise_linear
+from attrcert.running.checks.doctor import before_run, doctor
+from attrcert.running.checks.fidelity import Fidelity
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.attacking import WORST, Deltas, Setting, attack_subject, default_k
 from attrcert.running.evaluating.cells import bound_subject
 from attrcert.running.evaluating.evaluate import Limit, RowsOf, evaluate, read, with_derivatives
@@ -277,7 +280,7 @@ def examine(model: ModelSpec, data: DataSpec, *, device: str = "auto", dtype: st
     loaded, images, place = _load(model, data, config, RunOptions(device))
     x, labels = first_images(images, device=place, dtype=torch_dtype(config))
     with loaded.classifier.prepared() as classifier:
-        return diagnose(classifier, x, labels)
+        return doctor(classifier, x, labels)
 
 
 def _load(
