@@ -17,8 +17,9 @@ from reference.zoo import rotated
 from torch import Tensor, nn
 
 import attrcert
+from attrcert.ascent.attack import Attack, Maps
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.loop import Attack, Attacked, Maps, Problem, Reference, ascend, best_of
+from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of
 from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Iterate, StepRule
 from attrcert.attacks import ATTACKS
 from attrcert.attacks.cosine import CosineAttack

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
-    from attrcert.ascent.loop import Attack
+    from attrcert.ascent.attack import Attack
 
 ATTACKS: "Family[Attack]" = Family(
     "attack",

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps, Steepest
+from attrcert.ascent.attack import Maps, Steepest
 from attrcert.metrics.top_k import largest, share
 
 

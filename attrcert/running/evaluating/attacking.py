@@ -9,8 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.ascent.attack import Attack
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.loop import Attack, Attacked, Problem, Reference, ascend, best_of, scored
+from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of, scored
 from attrcert.attacks import ATTACKS
 from attrcert.attacks.euclidean import EuclideanAttack
 from attrcert.attacks.manipulate import Manipulate
