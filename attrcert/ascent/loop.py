@@ -10,7 +10,7 @@ The gradient of an objective F(g(x + d)) is J^T dF/dg: one product with the Jaco
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -45,16 +45,8 @@ class Problem:
         return tuple(self.x.shape[1:])
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Problem":
-        return Problem(
-            self.attribution,
-            self.measured,
-            self.guide,
-            self.x[keep],
-            self.target[keep],
-            self.draws.select(keep),
-            self.ball.select(keep),
-            self.chunk,
-        )
+        draws, ball = self.draws.select(keep), self.ball.select(keep)
+        return replace(self, x=self.x[keep], target=self.target[keep], draws=draws, ball=ball)
 
     def moved(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b *shape"]:
         return self.x + delta.view_as(self.x)

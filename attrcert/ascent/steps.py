@@ -54,10 +54,7 @@ class Adaptive:
     longest: float = 8.0
     growth: float = 1.5
     shrink: float = 0.4
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "Climber":
         return Climber(self, ball)
@@ -102,10 +99,7 @@ class Fixed:
     """Steepest ascent with steps of one `size` in pixel units, as published attacks take them."""
 
     size: float
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_Walker":
         return _Walker(self.size, ball)
@@ -131,10 +125,7 @@ class Adam:
     """Adam's steps with a learning `rate` in pixel units; by default four balls' worth over the run [joo2023towards]."""
 
     rate: float | None = None
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_AdamWalker":
         return _AdamWalker(self.rate or 4 * ball.eps / max(steps, 1), ball)
@@ -169,9 +160,7 @@ class _AdamWalker:
 class FreshDraws:
     """No steps: every iterate is a new random point of the ball."""
 
-    @property
-    def directed(self) -> bool:
-        return False
+    directed = False
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_Sampler":
         return _Sampler(ball, draws)

@@ -47,9 +47,7 @@ class Bounding(Protocol):
 class Unit:
     """g / |g|: the direction alone counts."""
 
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_ones(len(lengths))
@@ -63,10 +61,7 @@ class ClipAt:
     """g min(1, M / |g|) with a given M."""
 
     M: float
-
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), self.M)
@@ -96,9 +91,7 @@ class Clip:
 class SampleMaximum:
     """g as it is: no bound. The largest length seen stands for M in the published rule, for comparison only."""
 
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), torch.inf)

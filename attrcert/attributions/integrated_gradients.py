@@ -8,7 +8,7 @@ For a constant baseline B = 0 and this is the usual rule.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -55,15 +55,8 @@ class PathJacobian(LinearMap):
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "PathJacobian":
         points = (keep[:, None] * len(self.nodes) + torch.arange(len(self.nodes), device=keep.device)).flatten()
-        return PathJacobian(
-            self.mean_gradient[keep],
-            self.difference[keep],
-            self.hessian.select(points),
-            self.nodes,
-            self.weights,
-            self.baseline,
-            self.image_shape,
-        )
+        mean, hessian = self.mean_gradient[keep], self.hessian.select(points)
+        return replace(self, mean_gradient=mean, difference=self.difference[keep], hessian=hessian)
 
     def _averaged(self, products: Float[Tensor, "points n"], weights: Float[Tensor, " k"]) -> Float[Tensor, "b n"]:
         return torch.einsum("k,bkn->bn", weights, products.view(len(self.difference), len(weights), -1))

@@ -19,12 +19,8 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
     logits = logits_of(f, x)
     beyond = [label for _, label in known if not 0 <= label < logits.shape[1]]
     if beyond:
-        return Finding(
-            "accuracy",
-            Level.FAIL,
-            f"labels must be below {logits.shape[1]}, the number of classes, got {beyond[0]}",
-            "is this the data set that the model was trained for?",
-        )
+        message = f"labels must be below {logits.shape[1]}, the number of classes, got {beyond[0]}"
+        return Finding("accuracy", Level.FAIL, message, "is this the data set that the model was trained for?")
     hits, classes = sum(int(logits[i].argmax()) == label for i, label in known), logits.shape[1]
     message = f"{hits} of {len(known)} right"
     by_chance = float(bdtrc(hits - 1, len(known), 1 / classes))
@@ -43,8 +39,7 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
 def input_range(x: Float[Tensor, "b *shape"]) -> Finding:
     """Pixels in [0, 1] that use the range."""
     low, high = x.min().item(), x.max().item()
+    message = f"pixels lie in [{low:g}, {high:g}]"
     if high <= 2 / 255:
-        return Finding(
-            "input range", Level.WARN, f"pixels lie in [{low:g}, {high:g}]", "were they divided by 255 twice?"
-        )
-    return Finding("input range", Level.OK, f"pixels lie in [{low:g}, {high:g}]")
+        return Finding("input range", Level.WARN, message, "were they divided by 255 twice?")
+    return Finding("input range", Level.OK, message)

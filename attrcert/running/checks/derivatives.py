@@ -40,19 +40,11 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     try:
         product = Hessian(f, x, f(x).argmax(1)).matvec(v)
     except RuntimeError as error:
-        return Finding(
-            name,
-            Level.FAIL,
-            f"the gradient cannot be differentiated: {first_line(error)}",
-            "an operation has no second derivative",
-        )
+        message = f"the gradient cannot be differentiated: {first_line(error)}"
+        return Finding(name, Level.FAIL, message, "an operation has no second derivative")
     if not product.isfinite().all():
-        return Finding(
-            name,
-            Level.FAIL,
-            "the Hessian product has NaN or infinity",
-            "an operation's second derivative is not finite",
-        )
+        hint = "an operation's second derivative is not finite"
+        return Finding(name, Level.FAIL, "the Hessian product has NaN or infinity", hint)
     if product.abs().max() == 0:
         return Finding(
             name,
@@ -80,9 +72,7 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         exact = Classifier(network, f.mean, f.std, f.output, f.beta)
         z = x.double()
         y = exact(z).argmax(1)
-        v = torch.randn(len(z), z[0].numel(), generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(
-            z.device
-        )
+        v = torch.randn(len(z), z[0].numel(), generator=torch.Generator().manual_seed(0), dtype=z.dtype).to(z.device)
         v = v / v.norm(dim=1, keepdim=True)
         step = 1e-5 * v.view_as(z)
         difference = (gradient(exact, z + step, y) - gradient(exact, z - step, y)) / 2e-5
@@ -91,12 +81,8 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         return Finding(name, Level.WARN, f"not checked: {first_line(error)}", "the model does not run in float64")
     if gap <= 1e-4:
         return Finding(name, Level.OK, f"agree to {gap:.1g} relative")
-    return Finding(
-        name,
-        Level.WARN,
-        f"differ by {gap:.1g} relative",
-        "the gradient has a kink or a jump near a sample, or an operation's derivative is wrong",
-    )
+    hint = "the gradient has a kink or a jump near a sample, or an operation's derivative is wrong"
+    return Finding(name, Level.WARN, f"differ by {gap:.1g} relative", hint)
 
 
 def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
@@ -109,13 +95,8 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
             if word in function and not (word in EXACT and function.strip("_") != word):
                 found.setdefault(reason, []).append(module)
     if not found:
-        return [
-            Finding(
-                "kinks",
-                Level.OK,
-                "none of the known kinks (max-pooling, ReLU, clamp, maximum, abs, where, ...) was seen",
-            )
-        ]
+        message = "none of the known kinks (max-pooling, ReLU, clamp, maximum, abs, where, ...) was seen"
+        return [Finding("kinks", Level.OK, message)]
     hint = "first-order figures say nothing beyond the nearest switch or kink"
     return [
         Finding("kinks", Level.WARN, f"{reason} ({some(dict.fromkeys(modules), 3)})", hint)

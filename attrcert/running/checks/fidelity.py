@@ -33,9 +33,8 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
     y = own.argmax(1)
     slopes = gradient(f, x, y, chunk=AT_ONCE), gradient(original, x, y, chunk=AT_ONCE)
     cosine = F.cosine_similarity(slopes[0], slopes[1], dim=1)
-    measured = Fidelity(
-        len(x), (twin.argmax(1) == y).double().mean().item(), (twin - own).abs().max().item(), cosine.mean().item()
-    )
+    agreement, gap = (twin.argmax(1) == y).double().mean().item(), (twin - own).abs().max().item()
+    measured = Fidelity(len(x), agreement, gap, cosine.mean().item())
     count = ", ".join(f"{number} {kind}" for kind, number in f.replaced(x[:2]).items())
     message = (
         f"{count} run as softplus, beta {f.beta:g}: same label on {measured.agreement:.0%} of {len(x)} samples, "
@@ -43,9 +42,5 @@ def fidelity(f: Classifier, x: Float[Tensor, "b *shape"]) -> tuple[Fidelity | No
     )
     if measured.agreement >= LEAST_AGREEMENT and measured.cosine >= LEAST_COSINE:
         return measured, Finding("softplus twin", Level.OK, message)
-    return measured, Finding(
-        "softplus twin",
-        Level.WARN,
-        message,
-        "the bounds speak of the twin; a larger --softplus-beta stays closer to the ReLU network",
-    )
+    hint = "the bounds speak of the twin; a larger --softplus-beta stays closer to the ReLU network"
+    return measured, Finding("softplus twin", Level.WARN, message, hint)

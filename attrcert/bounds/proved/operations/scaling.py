@@ -18,10 +18,7 @@ class Scaling(Usual):
     scale: Float[Tensor, "..."]
     shift: Float[Tensor, "..."]
     lost: Tensor | float = 0.0  # what rounding took of the shift
-
-    @property
-    def terms(self) -> int:
-        return 1
+    terms = 1
 
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return x * self.scale + self.shift
