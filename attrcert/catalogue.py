@@ -9,8 +9,7 @@ from typing import Any
 from safetensors import safe_open
 
 from attrcert.attacks import ATTACKS
-from attrcert.attributions import ATTRIBUTIONS
-from attrcert.attributions.bounded import BOUNDINGS
+from attrcert.attributions import ATTRIBUTIONS, BOUNDINGS
 from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.bounds.first_order import (
     ball,
@@ -23,15 +22,14 @@ from attrcert.bounds.first_order import (
     taylor_correction,
 )
 from attrcert.bounds.proved import secant
-from attrcert.bounds.smoothed import lengths
-from attrcert.bounds.smoothed.cosine_bounds import RULES
+from attrcert.bounds.smoothed import RULES, lengths
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
 from attrcert.settings.presets import PRESETS, Preset
-from attrcert.statistics.confidence import CONFIDENCES
+from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import Guarantee
 
 Entry = dict[str, str]

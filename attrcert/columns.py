@@ -204,7 +204,7 @@ CLOSING = (
     Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone", least=0),
     Column("message", str, "why a sample could not be used, or what to try where it is infeasible"),
 )
-METRICS = {
+METRIC_COLUMNS = {
     "euclidean": Column(
         "T_hat_e",
         float,
@@ -261,7 +261,7 @@ METRICS = {
         most=1,
     ),
 }
-METRIC_NAMES = tuple(METRICS)
+METRIC_NAMES = tuple(METRIC_COLUMNS)
 ATTACK = (
     Column("attack", str, "the attack's name"),
     Column(
@@ -272,7 +272,7 @@ ATTACK = (
         reached=True,
         least=0,
     ),
-    *METRICS.values(),
+    *METRIC_COLUMNS.values(),
     Column(
         "T_hat_floor",
         float,

@@ -1,7 +1,7 @@
 """Families: a name to a frozen dataclass whose fields are its hyper-parameters; near names are suggested."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Generic, TypeVar
 
@@ -32,6 +32,14 @@ class Family(Generic[T]):
         self.kind = kind
         self._members = dict(members)
         self._aliases = dict(aliases or {})
+
+    def register(self, name: str, member: type[T] | str, aliases: Sequence[str] = ()) -> None:
+        """One more member, under a name and aliases that are free."""
+        for new in (name, *aliases):
+            if new in self._members or new in self._aliases:
+                raise UsageError(f"the {self.kind} {new!r} is there already", hint="choose another name")
+        self._members[name] = member
+        self._aliases.update(dict.fromkeys(aliases, name))
 
     def name(self, name: str) -> str:
         """The full name of a name or alias."""

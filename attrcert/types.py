@@ -1,11 +1,13 @@
 """Tensor nouns: batches, linear maps known by their products, enclosures, explained samples."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int64
+from numpy import ndarray
+from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from attrcert.draws import Draws
@@ -14,20 +16,61 @@ from attrcert.vocabulary import SolverStatus
 Logits = Callable[[Float[Tensor, "b *shape"]], Float[Tensor, "b k"]]
 
 
-class LinearMap(Protocol):
+class LinearMap(ABC):
     """b independent m x n matrices in lock-step: one product serves every sample of a batch."""
 
     @property
-    def shape(self) -> tuple[int, int, int]: ...
+    @abstractmethod
+    def like(self) -> "Tensor | LinearMap":
+        """Of what it is made: it has the dtype and device of that."""
+
     @property
-    def symmetric(self) -> bool: ...
+    def shape(self) -> tuple[int, int, int]:
+        """(b, m, n): that of the map it is made of, or square with the first two dimensions of the tensor."""
+        if isinstance(self.like, LinearMap):
+            return self.like.shape
+        b, n, *_ = self.like.shape
+        return b, n, n
+
     @property
-    def dtype(self) -> torch.dtype: ...
+    def dtype(self) -> torch.dtype:
+        return self.like.dtype
+
     @property
-    def device(self) -> torch.device: ...
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]: ...
-    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]: ...
-    def select(self, keep: Int64[Tensor, " kept"]) -> "LinearMap": ...
+    def device(self) -> torch.device:
+        return self.like.device
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether J = J^T, and is known to be."""
+        return False
+
+    @abstractmethod
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+        """J v."""
+
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+        """J^T u; a map that is not symmetric must say how."""
+        assert self.symmetric, f"{type(self).__name__} has no rmatvec"
+        return self.matvec(u)
+
+    @abstractmethod
+    def select(self, keep: Int64[Tensor, " kept"]) -> "LinearMap":
+        """The map of those samples, in that order; a sample may come several times."""
+
+    def to_scipy(self) -> tuple[LinearOperator, ...]:
+        """One scipy operator a sample, for svds and the like."""
+        return tuple(_operator(self.select(torch.tensor([i], device=self.device))) for i in range(self.shape[0]))
+
+
+def _operator(J: LinearMap) -> LinearOperator:
+    """Of the only sample."""
+
+    def product(apply: Callable[[Tensor], Tensor]) -> Callable[[ndarray], ndarray]:
+        return lambda v: apply(torch.tensor(v, dtype=J.dtype, device=J.device).view(1, -1))[0].cpu().numpy()
+
+    kind = torch.empty(0, dtype=J.dtype).numpy().dtype
+    return LinearOperator(J.shape[1:], matvec=product(J.matvec), rmatvec=product(J.rmatvec), dtype=kind)
 
 
 @dataclass(frozen=True)
@@ -56,16 +99,24 @@ class Explained:
     gap: Float[Tensor, " b"] | None = None
 
 
-class Attribution(Protocol):
+class Attribution(ABC):
     """A feature attribution of class y: its value anywhere, and its value with the Jacobian at x.
 
     `draws` are the samples' random streams, for attributions that average over noise; without them the samples count as
     numbers 0 to b-1 of seed 0.
     """
 
+    @property
+    def points(self) -> int:
+        """How many gradients a map takes."""
+        return 1
+
+    @abstractmethod
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Float[Tensor, "b n"]: ...
+
+    @abstractmethod
     def explain(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
     ) -> Explained: ...

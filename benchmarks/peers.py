@@ -37,27 +37,19 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Metered:
+class Metered(LinearMap):
     """A map whose products are counted."""
 
     inner: LinearMap
     meter: Meter = field(default_factory=Meter)
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.inner.shape
+    def like(self) -> LinearMap:
+        return self.inner
 
     @property
     def symmetric(self) -> bool:
         return self.inner.symmetric
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
 
     def matvec(self, v: Tensor) -> Tensor:
         return self.meter.timed(self.inner.matvec, v)
@@ -129,17 +121,11 @@ def by_attrcert_without_upper_end(jacobian: LinearMap) -> np.ndarray:
 
 def by_scipy(jacobian: LinearMap) -> np.ndarray:
     """ARPACK, sample by sample: a lower bound of xi_max."""
-    return np.array([_arpack(jacobian.select(torch.tensor([i]))) for i in range(jacobian.shape[0])])
+    return np.array([_arpack(operator, symmetric=jacobian.symmetric) for operator in jacobian.to_scipy()])
 
 
-def _arpack(J: LinearMap) -> float:
-    _, m, n = J.shape
-
-    def product(apply: Callable[[Tensor], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda v: apply(torch.from_numpy(np.ascontiguousarray(v.ravel(), dtype=np.float32))[None])[0].numpy()
-
-    operator = LinearOperator((m, n), matvec=product(J.matvec), rmatvec=product(J.rmatvec), dtype=np.float32)
-    if J.symmetric:
+def _arpack(operator: LinearOperator, *, symmetric: bool) -> float:
+    if symmetric:
         return abs(eigsh(operator, k=1, which="LM", tol=TOLERANCE, return_eigenvectors=False)[0])
     return svds(operator, k=1, tol=TOLERANCE, return_singular_vectors=False)[0]
 

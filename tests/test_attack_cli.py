@@ -25,8 +25,7 @@ from torch import Tensor, nn
 from attrcert.attacks import ATTACKS
 from attrcert.cli import attack as attack_command
 from attrcert.cli import execution
-from attrcert.columns import COLUMNS, METRIC_NAMES, attack_columns
-from attrcert.columns import METRICS as METRIC_COLUMNS
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, METRIC_NAMES, attack_columns
 from attrcert.errors import UsageError
 from attrcert.library import attack
 from attrcert.loading.architectures import build

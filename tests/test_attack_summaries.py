@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from attrcert.columns import COLUMNS, METRICS, attack_columns
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.attacks import AttackSummary, area, attack_tables, summarise_attacks
 from attrcert.reporting.summaries.bounds import TextTable, markdown, summarise
@@ -218,9 +218,11 @@ def test_transferred_figures_have_their_own_table_under_their_columns_names():
     assert table.cells == (("0.1", "euclidean", "1.5", "0.5"),)
 
 
-@pytest.mark.parametrize("metric", [name for name in METRICS if name not in ("euclidean", "degrees")])
+@pytest.mark.parametrize("metric", [name for name in METRIC_COLUMNS if name not in ("euclidean", "degrees")])
 def test_every_metric_reaches_the_summary_under_its_name(metric):
-    assert summarise_attacks([row(0, **{"kendall": None, METRICS[metric].name: 0.125})])[0].metrics == {metric: 0.125}
+    assert summarise_attacks([row(0, **{"kendall": None, METRIC_COLUMNS[metric].name: 0.125})])[0].metrics == {
+        metric: 0.125
+    }
 
 
 def texts(rows: list[dict]) -> dict[str, str]:

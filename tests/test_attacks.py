@@ -17,16 +17,17 @@ from reference.zoo import rotated
 from torch import Tensor, nn
 
 import attrcert
+from attrcert.ascent.attack import Attack, Maps
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.loop import Attack, Attacked, Maps, Problem, Reference, ascend, best_of
-from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Seen, StepRule
+from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of
+from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Iterate, StepRule
 from attrcert.attacks import ATTACKS
-from attrcert.attacks.cosine import Cosine
-from attrcert.attacks.euclidean import Euclidean
+from attrcert.attacks.cosine import CosineAttack
+from attrcert.attacks.euclidean import EuclideanAttack
 from attrcert.attacks.manipulate import Manipulate, frame
-from attrcert.attacks.mass_centre import MassCentre
+from attrcert.attacks.mass_centre import MassCentreAttack
 from attrcert.attacks.scored import Scored
-from attrcert.attacks.top_k import TopK
+from attrcert.attacks.top_k import TopKAttack
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.smoothed import SmoothGrad
@@ -98,7 +99,7 @@ class Visits:
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "Visits":
         return Visits(list(self.points), self.directed)
 
-    def next(self, seen: Seen) -> tuple[Tensor, Tensor]:
+    def next(self, seen: Iterate) -> tuple[Tensor, Tensor]:
         point, *self.points = self.points
         return point.expand_as(seen.delta).clone(), torch.zeros_like(seen.kept)
 
@@ -347,7 +348,7 @@ def test_adaptive_steps_settle_on_a_peak_inside_the_ball(norm: Norm) -> None:
 
 def test_label_is_judged_by_the_measured_model_and_not_by_the_one_that_leads() -> None:
     problem = posed(crossed(0.03), CENTRE, L2, 0.1, guide=SCALES)
-    found = run(Euclidean(), problem, at(0.1, 0, 0, 0)[None], steps=20)
+    found = run(EuclideanAttack(), problem, at(0.1, 0, 0, 0)[None], steps=20)
     assert_promises(problem, found)
     assert bool(found.found.all())
     assert float(found.delta[0, 0]) <= 0.03
@@ -358,7 +359,7 @@ def test_deviation_is_measured_on_the_measured_model_while_another_one_leads() -
     leads = Quadratic(torch.diag(at(0, 0, 0, 5)[0]), torch.zeros(4).double())
     problem = posed(SCALES, CENTRE, L2, 0.1, guide=leads)
     problem = replace(problem, measured=Quadratic(SCALES.A.detach(), torch.zeros(4).double()))
-    found = run(Euclidean(step_size=0.02), problem, at(0.01, 0.01, 0.01, 0.05)[None], steps=20)
+    found = run(EuclideanAttack(step_size=0.02), problem, at(0.01, 0.01, 0.01, 0.05)[None], steps=20)
     assert_promises(problem, found)
     np.testing.assert_allclose(found.score, (SCALES.A @ found.delta[0]).norm().detach(), rtol=1e-12)
 
@@ -387,10 +388,10 @@ def uneven(smooth_cnn: Callable[..., nn.Sequential]) -> tuple[Network, Tensor]:
 def test_rows_that_leave_early_do_not_change_the_others(norm: Norm, uneven: tuple[Network, Tensor]) -> None:
     f, x = uneven
     eps = {L2: 0.12, LINF: 0.04}[norm]
-    whole = run(Euclidean(), posed(f, x, norm, eps), steps=25)
+    whole = run(EuclideanAttack(), posed(f, x, norm, eps), steps=25)
     assert int(whole.steps.min()) < int(whole.steps.max())
     for i in range(3):
-        alone = run(Euclidean(), posed(f, x[i : i + 1], norm, eps, indices=[i]), steps=25)
+        alone = run(EuclideanAttack(), posed(f, x[i : i + 1], norm, eps, indices=[i]), steps=25)
         # sums in another order, followed by 25 steps uphill, which contract
         np.testing.assert_allclose(alone.delta[0], whole.delta[i], atol=1e-9)
         assert int(alone.steps[0]) == int(whole.steps[i])
@@ -401,7 +402,7 @@ def test_rows_that_leave_early_do_not_change_the_others(norm: Norm, uneven: tupl
 def test_pieces_for_memory_do_not_change_the_result(g: Attribution, chunk: int, uneven: tuple[Network, Tensor]) -> None:
     f, x = uneven
     problems = [posed(f, x, L2, 0.12, attribution=g, indices=[5, 9, 2], chunk=size) for size in (64, chunk)]
-    whole, parts = (run(Euclidean(), problem, steps=9) for problem in problems)
+    whole, parts = (run(EuclideanAttack(), problem, steps=9) for problem in problems)
     np.testing.assert_allclose(parts.delta, whole.delta, atol=1e-10)
     assert_promises(problems[1], parts)
 
@@ -412,7 +413,7 @@ def test_no_more_rows_than_a_chunk_meet_the_model_at_once(uneven: tuple[Network,
     reference = Reference.of(problem)
     model = Logged(f)
     problem = replace(problem, measured=model, guide=lambda t: model)
-    ascend(Euclidean(), problem, reference, torch.zeros(3, 3, 16).double(), steps=2)
+    ascend(EuclideanAttack(), problem, reference, torch.zeros(3, 3, 16).double(), steps=2)
     assert max(len(seen) for seen in model.seen) == 2
 
 
@@ -420,8 +421,8 @@ def test_several_starts_give_the_best_of_each_alone(uneven: tuple[Network, Tenso
     f, x = uneven
     problem = posed(f, x, L2, 0.12)
     starts = torch.stack([problem.ball.random(problem.draws, f"start-{i}") for i in range(4)])
-    together = run(Euclidean(), problem, starts, steps=3)
-    alone = torch.stack([run(Euclidean(), problem, start[None], steps=3).score for start in starts])
+    together = run(EuclideanAttack(), problem, starts, steps=3)
+    alone = torch.stack([run(EuclideanAttack(), problem, start[None], steps=3).score for start in starts])
     assert float((alone.amax(0) - alone.amin(0)).max()) > 1e-3
     np.testing.assert_allclose(together.score, alone.amax(0), rtol=1e-10)
 
@@ -445,13 +446,13 @@ def test_best_of_takes_each_samples_best_and_never_one_that_is_nan() -> None:
 class Recorder:
     """A step rule that keeps what it was shown."""
 
-    shown: list[Seen] = field(default_factory=list)
+    shown: list[Iterate] = field(default_factory=list)
     directed: bool = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "Recorder":
         return self
 
-    def next(self, seen: Seen) -> tuple[Tensor, Tensor]:
+    def next(self, seen: Iterate) -> tuple[Tensor, Tensor]:
         self.shown.append(seen)
         return seen.delta, torch.zeros_like(seen.kept)
 
@@ -461,13 +462,13 @@ class Recorder:
 SHAPE = (2, 4, 4)
 TARGET = uniform(9, 16) / uniform(9, 16).mean()
 OBJECTIVES: dict[str, tuple[Attack, written.Objective]] = {
-    "euclidean": (Euclidean(), written.euclidean),
-    "cosine": (Cosine(), written.cosine),
-    "top-k": (TopK(k=5), written.top_k(5)),
-    "mass-centre": (MassCentre(), written.mass_centre),
+    "euclidean": (EuclideanAttack(), written.euclidean),
+    "cosine": (CosineAttack(), written.cosine),
+    "top-k": (TopKAttack(k=5), written.top_k(5)),
+    "mass-centre": (MassCentreAttack(), written.mass_centre),
     "manipulate": (Manipulate(TARGET, 3.0, 0.0), written.manipulate(TARGET, 3.0)),
     "manipulate-anchored": (Manipulate(TARGET, 3.0, 70.0), written.manipulate(TARGET, 3.0)),
-    "scored": (Scored(Cosine(), "kendall", 5), written.cosine),
+    "scored": (Scored(CosineAttack(), "kendall", 5), written.cosine),
 }
 SMOOTHED = SmoothGrad(sigma=0.2, samples=3)
 
@@ -527,7 +528,7 @@ def test_objective_rises_along_the_step_direction_by_its_square(
     problem = posed(f, x, L2, 5.0)
     start = 0.1 * problem.ball.random(problem.draws, "start-0")
 
-    def shown(delta: Tensor) -> Seen:
+    def shown(delta: Tensor) -> Iterate:
         recorder = Recorder()
         wrapped = Custom(recorder, attack.objective, attack.score, attack.output_weight)
         ascend(wrapped, problem, Reference.of(problem), delta[None], steps=1)
@@ -581,7 +582,7 @@ def test_euclidean_attack_reaches_eps_xi_max_from_random_starts_alone(name: str,
     problem = posed(f, x, L2, eps)
     starts = torch.stack([problem.ball.random(problem.draws, f"start-{i}") for i in range(3)])
     # the power method: two eigenvalues 2% apart need more than the default 30 steps, which reach 2.3e-3
-    found = run(Euclidean(), problem, starts, steps=80)
+    found = run(EuclideanAttack(), problem, starts, steps=80)
     optimum = eps * dense.top_singular_value(A)
     assert_promises(problem, found)
     assert float(found.score.min()) >= optimum * (1 - 1e-3)

@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.baselines import Baseline, Blurred, Constant
-from attrcert.attributions.gradient import Saliency, logit_gradients
+from attrcert.attributions.gradient import TALLY, Saliency, logit_gradients
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
 from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.attributions.smoothed import SmoothGrad, UniformSmooth
+from attrcert.attributions.unit import Direction
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense as formed
@@ -134,6 +135,14 @@ def test_value_is_the_written_out_attribution_of_each_image(name: str, f: nn.Mod
     assert float(expected.abs().max()) > 1e-3
     np.testing.assert_allclose(case.attribution.value(f, x, Y), expected, atol=EXACT)
     np.testing.assert_allclose(case.attribution.explain(f, x, Y).value, expected, atol=EXACT)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_map_takes_as_many_gradients_as_the_attribution_says(name: str, f: nn.Module, x: Tensor) -> None:
+    for attribution in (CASES[name].attribution, Direction(CASES[name].attribution)):
+        before = TALLY.derivatives
+        attribution.value(f, x, Y)
+        assert TALLY.derivatives - before == len(x) * attribution.points
 
 
 @pytest.mark.parametrize("b", [1, 3])

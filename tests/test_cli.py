@@ -27,7 +27,7 @@ from attrcert.columns import COLUMNS
 from attrcert.errors import UNEXPECTED
 from attrcert.loading.architectures import build, softplus_cnn
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import accuracy
+from attrcert.running.checks.data import accuracy
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.saved.records import read_rows
 

@@ -16,9 +16,9 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attrcert.attributions.bounded import ClipAt, Unit
-from attrcert.bounds.smoothed.lengths import CHUNK, ROUNDING, Estimate, lower_length
-from attrcert.statistics import confidence
-from attrcert.statistics.confidence import CONFIDENCES, Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
+from attrcert.bounds.smoothed.lengths import CHUNK, PROJECTION_ROUNDING, Estimate, lower_length
+from attrcert.statistics import CONFIDENCES, confidence
+from attrcert.statistics.confidence import Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
 NAMES = ("betting", "empirical-bernstein", "mcdiarmid")
@@ -228,7 +228,7 @@ def simulated(request) -> tuple[Tensor, float]:
 def test_a_bound_exceeds_the_truth_no_more_often_than_its_failure(name: str, simulated) -> None:
     """For betting at all stopping times at once: its bound never falls while draws come in."""
     X, true = simulated
-    bound = unchecked(confidence).CONFIDENCES.make(name)
+    bound = getattr(unchecked(confidence), CONFIDENCES.member(name).__name__)()
     found = estimated(X, frozen=name == "empirical-bernstein").projections()
     lower = np.array([lower_length(bound, one, FAILURE, torch.float64) for one in found])
     misses = int((lower > true).sum())
@@ -367,9 +367,9 @@ def test_rounding_lengthens_no_projection_by_more_than_is_taken_off(dtype: torch
         estimate.add(g.expand(1, 20, d))
     (one,) = estimate.projections()
     raw = torch.einsum("bmn,bn->bm", Unit()(g, torch.ones(1, dtype=dtype)), estimate.direction)
-    assert abs(float(raw) - 1) <= ROUNDING[torch.float64]
+    assert abs(float(raw) - 1) <= PROJECTION_ROUNDING[torch.float64]
     assert one.later.max() <= 1
-    assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * ROUNDING[dtype]
+    assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * PROJECTION_ROUNDING[dtype]
 
 
 def test_a_constant_map_in_single_precision_is_not_certified_longer_than_it_is() -> None:

@@ -18,7 +18,7 @@ from attrcert.linalg.christoffel import below, least_mass, upper_end
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
 from attrcert.linalg.krylov import GramLanczos, Lanczos, Section
 from attrcert.linalg.maps import ColumnScaled, Dense, LowRank
-from attrcert.types import Enclosure
+from attrcert.types import Enclosure, LinearMap
 from attrcert.vocabulary import SolverStatus
 
 DTYPES = (torch.float64, torch.float32)
@@ -531,16 +531,18 @@ def test_a_breakdown_does_not_hide_an_eigenvalue_just_above_a_cluster(n: int, h:
     e = torch.zeros(n)
     e[0] = 1.0
 
-    class Bumped:
-        symmetric, dtype, device = True, torch.float32, torch.device("cpu")
+    class Bumped(LinearMap):
+        symmetric, like = True, e
 
         def __init__(self, b: int) -> None:
-            self.shape = (b, n, n)
+            self._b = b
+
+        @property
+        def shape(self) -> tuple[int, int, int]:
+            return self._b, n, n
 
         def matvec(self, v: torch.Tensor) -> torch.Tensor:
             return v + h * (v @ e)[:, None] * e
-
-        rmatvec = matvec
 
         def select(self, keep: torch.Tensor) -> "Bumped":
             return Bumped(len(keep))

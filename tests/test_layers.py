@@ -139,6 +139,14 @@ def test_every_module_says_what_it_is(path):
     assert ast.get_docstring(ast.parse(path.read_text()))
 
 
+def test_a_class_has_a_name_of_its_own():
+    trees = [(path, ast.parse(path.read_text())) for path in FILES]
+    homes = [(node.name, path) for path, tree in trees for node in tree.body if isinstance(node, ast.ClassDef)]
+    names = [name for name, _ in homes]
+    twice = [f"{name} in {path.relative_to(PACKAGE)}" for name, path in homes if names.count(name) > 1]
+    assert not twice
+
+
 IN_ROOMS = [
     path for path in FILES if part_of(path) in ROOMS and path.relative_to(PACKAGE).parts[1:] != ("__init__.py",)
 ]

@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
+from reference.dense import top_singular_value
+from scipy.sparse.linalg import svds
 
+from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.draws import Draws
-from attrcert.linalg.maps import Dense, copied, divisor
+from attrcert.linalg.maps import Dense, LowRank, copied, divisor
 from attrcert.linalg.row_sums import dense, root_of_absolute_gram
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.linalg.signs import sign_ascent
+from attrcert.types import LinearMap
 
 
 def normal(seed: int, *shape: int) -> torch.Tensor:
@@ -17,25 +22,15 @@ def normal(seed: int, *shape: int) -> torch.Tensor:
 
 
 @dataclass(frozen=True)
-class Counting:
+class Counting(LinearMap):
     """A map that notes how many vectors it multiplied at a time."""
 
     inner: Dense
     sizes: list[int]
 
-    symmetric = False
-
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.inner.shape
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.inner.device
+    def like(self) -> LinearMap:
+        return self.inner
 
     def matvec(self, v: torch.Tensor) -> torch.Tensor:
         self.sizes.append(len(v))
@@ -111,3 +106,47 @@ def test_starts_that_have_arrived_are_not_multiplied_again() -> None:
     assert counting.sizes[:2] == [40, 40]
     assert set(counting.sizes[2:]) == {1}
     torch.testing.assert_close(torch.einsum("bmn,bn->bm", J, signs).norm(dim=1), reached, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_operators_of_scipy_multiply_as_the_map_does_a_sample_each(dtype: torch.dtype) -> None:
+    J, u, v = Dense(normal(12, 3, 4, 6).to(dtype)), normal(13, 3, 4).to(dtype), normal(14, 3, 6).to(dtype)
+    operators = J.to_scipy()
+    assert [one.shape for one in operators] == [(4, 6)] * 3
+    for i, one in enumerate(operators):
+        assert one.matvec(v[i].numpy()).dtype == one.dtype == v.numpy().dtype
+        np.testing.assert_array_equal(one.matvec(v[i].numpy()), J.matvec(v)[i])
+        np.testing.assert_array_equal(one.rmatvec(u[i].numpy()), J.rmatvec(u)[i])
+
+
+@pytest.mark.parametrize("kind", ["dense", "low-rank", "attribution"])
+def test_scipy_finds_the_top_singular_value_of_every_sample(kind: str) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.softplus(x @ normal(20, 6, 9)) @ normal(21, 9, 3)
+
+    J = {
+        "dense": Dense(normal(15, 3, 5, 8)),
+        "low-rank": LowRank(normal(16, 3, 7, 2)),
+        "attribution": InputTimesGradient().explain(f, normal(17, 3, 6), torch.tensor([0, 1, 2])).jacobian,
+    }[kind]
+    found = [svds(one, k=1, v0=np.ones(min(one.shape)), return_singular_vectors=False)[0] for one in J.to_scipy()]
+    np.testing.assert_allclose(found, [top_singular_value(one) for one in dense(J)], rtol=1e-10)  # ARPACK's tolerance
+
+
+def test_a_map_without_a_transposed_product_is_refused_unless_it_is_symmetric() -> None:
+    class Doubled(LinearMap):
+        like = normal(18, 2, 3)
+
+        def matvec(self, v: torch.Tensor) -> torch.Tensor:
+            return 2 * v
+
+        def select(self, keep: torch.Tensor) -> "Doubled":
+            return self
+
+    class Symmetric(Doubled):
+        symmetric = True
+
+    v = normal(19, 2, 3)
+    torch.testing.assert_close(Symmetric().rmatvec(v), 2 * v, rtol=0, atol=0)
+    with pytest.raises(AssertionError, match="Doubled has no rmatvec"):
+        Doubled().rmatvec(v)

@@ -16,7 +16,8 @@ from attrcert.attributions.bounded import Bounding, Clip, ClipAt, Unit, make_bou
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
-from attrcert.bounds.smoothed.cosine_bounds import RULES, Published, Rule, Tangent, Tight
+from attrcert.bounds.smoothed import RULES
+from attrcert.bounds.smoothed.cosine_bounds import CosineRule, Published, Tangent, Tight
 from attrcert.bounds.smoothed.lengths import Estimate, unit_noise
 from attrcert.bounds.smoothed.noise_overlap import Gaussian, UniformBall
 from attrcert.draws import Draws
@@ -39,7 +40,7 @@ def pairs(n: int, seed: int) -> list[tuple[float, float]]:
     return list(zip(c.tolist(), (c * rng.uniform(0, 0.52, n)).tolist(), strict=True))
 
 
-def kept(rule: Rule, c: float, tau: float) -> float:
+def kept(rule: CosineRule, c: float, tau: float) -> float:
     """The cosine, and -1 where nothing follows."""
     found = rule.cosine(c, tau)
     return -1.0 if found is None else found
@@ -198,7 +199,7 @@ def test_a_cosine_next_to_nothing_is_not_above_the_exact_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("rule", [Tight(), Tangent(), Published()], ids=NAMES)
-def test_cosine_falls_with_tau_and_rises_with_c(rule: Rule) -> None:
+def test_cosine_falls_with_tau_and_rises_with_c(rule: CosineRule) -> None:
     rng = np.random.default_rng(3)
     for c, tau in pairs(5000, 1):
         here = kept(rule, c, tau)
@@ -254,7 +255,7 @@ def slightly(T: float) -> float:
 
 
 @pytest.mark.parametrize("rule", [Tight(), Tangent()], ids=["tight", "tangent"])
-def test_at_the_largest_tau_the_threshold_is_kept_and_slightly_above_it_is_not(rule: Rule) -> None:
+def test_at_the_largest_tau_the_threshold_is_kept_and_slightly_above_it_is_not(rule: CosineRule) -> None:
     for c, T in thresholds(3000, 5):
         tau = rule.largest_tau(c, T)
         assert kept(rule, c, tau) >= T, (c, T)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.steps import Adam, Adaptive, Fixed, FreshDraws, Seen
+from attrcert.ascent.steps import Adam, Adaptive, Fixed, FreshDraws, Iterate
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.target_maps import target_map
@@ -18,9 +18,9 @@ def ball(b: int, n: int, *, norm: str = "l2", eps: float = NOWHERE_NEAR) -> Ball
     return Ball.whole(torch.zeros(b, n, dtype=torch.float64), Norm.parse(norm), eps)
 
 
-def seen(delta: torch.Tensor, gradient: torch.Tensor, kept: list[bool] | None = None) -> Seen:
+def seen(delta: torch.Tensor, gradient: torch.Tensor, kept: list[bool] | None = None) -> Iterate:
     flags = torch.tensor(kept) if kept else torch.ones(len(delta), dtype=torch.bool)
-    return Seen(delta, delta.new_zeros(len(delta)), gradient, flags)
+    return Iterate(delta, delta.new_zeros(len(delta)), gradient, flags)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e8])
@@ -73,7 +73,7 @@ def test_a_step_that_gains_is_longer_and_one_that_fails_goes_back_and_is_shorter
     def after(delta: float, objective: float) -> float:
         at = torch.tensor([[delta]], dtype=torch.float64)
         kept = torch.ones(1, dtype=torch.bool)
-        return float(stepper.next(Seen(at, torch.tensor([objective], dtype=torch.float64), up, kept))[0])
+        return float(stepper.next(Iterate(at, torch.tensor([objective], dtype=torch.float64), up, kept))[0])
 
     assert after(0.0, 1.0) == pytest.approx(1.0)
     assert after(1.0, 2.0) == pytest.approx(1.0 + 1.5)

@@ -1,1 +1,1 @@
-"""Ascent within a ball: the loop, its steps, the ball."""
+"""Ascent within a ball: what climbs, the loop, its steps, the ball."""

@@ -10,59 +10,19 @@ The gradient of an objective F(g(x + d)) is J^T dF/dg: one product with the Jaco
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from attrcert.ascent.attack import Attack, Maps
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.steps import Adaptive, Fixed, Seen, StepRule
+from attrcert.ascent.steps import Iterate
 from attrcert.draws import Draws
 from attrcert.types import Attribution, Logits
 
 LEAVE_EVERY = 4  # a GPU waits for the question who has converged
-
-
-@dataclass(frozen=True)
-class Maps:
-    """Attribution maps of some rows, moved and original, each flattened from `shape`."""
-
-    moved: Float[Tensor, "rows n"]
-    original: Float[Tensor, "rows n"]
-    shape: tuple[int, ...]
-
-
-class Attack(Protocol):
-    """What an attack's author writes: what to climb, which iterate is the best, how to step.
-
-    Larger is better in both; `objective` is differentiated with respect to the moved map. `output_weight` is the weight of the
-    mean squared change of the probabilities, which is subtracted from the objective. A `targeted` attack goes somewhere
-    and begins at x; the others go away from x.
-    """
-
-    targeted: ClassVar[bool]
-
-    @property
-    def rule(self) -> StepRule: ...
-    @property
-    def output_weight(self) -> float: ...
-    def objective(self, maps: Maps) -> Float[Tensor, " rows"]: ...
-    def score(self, maps: Maps) -> Float[Tensor, " rows"]: ...
-
-
-@dataclass(frozen=True)
-class Steepest:
-    """What attacks by steepest ascent share: steps of `step_size`, adapted where it is None."""
-
-    step_size: float | None = None
-    output_weight: ClassVar[float] = 0.0
-    targeted: ClassVar[bool] = False
-
-    @property
-    def rule(self) -> StepRule:
-        return Adaptive() if self.step_size is None else Fixed(self.step_size)
 
 
 @dataclass(frozen=True)
@@ -85,16 +45,8 @@ class Problem:
         return tuple(self.x.shape[1:])
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Problem":
-        return Problem(
-            self.attribution,
-            self.measured,
-            self.guide,
-            self.x[keep],
-            self.target[keep],
-            self.draws.select(keep),
-            self.ball.select(keep),
-            self.chunk,
-        )
+        draws, ball = self.draws.select(keep), self.ball.select(keep)
+        return replace(self, x=self.x[keep], target=self.target[keep], draws=draws, ball=ball)
 
     def moved(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b *shape"]:
         return self.x + delta.view_as(self.x)
@@ -224,7 +176,7 @@ class _Climb:
         self.delta, self.rows = self.delta[keep], self.rows[keep]
         self.stepper.select(keep)
 
-    def _look(self, t: float, *, directed: bool) -> Seen:
+    def _look(self, t: float, *, directed: bool) -> Iterate:
         """Objective, gradient and label at the iterates; the best ones are noted."""
         places = torch.arange(len(self.delta), device=self.delta.device)
         parts = [
@@ -241,7 +193,7 @@ class _Climb:
         better = kept & (score > before)
         self.best_score[self.rows] = torch.where(better, score, before)
         self.best[self.rows] = torch.where(better[:, None], self.delta, self.best[self.rows])
-        return Seen(self.delta, objective, gradient if directed else None, kept)
+        return Iterate(self.delta, objective, gradient if directed else None, kept)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ LEAST_STEP = 2.0**-12  # of the largest one: below it a row has converged
 
 
 @dataclass(frozen=True)
-class Seen:
+class Iterate:
     """Where the rows are and what was found there; `kept` are those that have their label."""
 
     delta: Float[Tensor, "rows n"]
@@ -30,7 +30,7 @@ class Stepper(Protocol):
     A proposal may lie anywhere; whoever takes it projects it.
     """
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]: ...
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]: ...
     def select(self, keep: Int64[Tensor, " kept"]) -> None: ...
 
 
@@ -54,10 +54,7 @@ class Adaptive:
     longest: float = 8.0
     growth: float = 1.5
     shrink: float = 0.4
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "Climber":
         return Climber(self, ball)
@@ -73,7 +70,7 @@ class Climber:
         self.value = self.anchor.new_full((len(self.anchor),), -torch.inf, dtype=torch.float64)
         self.step = self.anchor.new_full((len(self.anchor),), rule.first * ball.eps)
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         rule, longest = self.rule, self.rule.longest * self.ball.eps
         # a gain at the level of rounding is none, or the batch size would decide which way a row goes
@@ -102,10 +99,7 @@ class Fixed:
     """Steepest ascent with steps of one `size` in pixel units, as published attacks take them."""
 
     size: float
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_Walker":
         return _Walker(self.size, ball)
@@ -115,7 +109,7 @@ class _Walker:
     def __init__(self, size: float, ball: Ball) -> None:
         self.size, self.ball = size, ball
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         stepped = seen.delta + self.size * self.ball.ascent(seen.gradient)
         # an iterate that lost its label is drawn towards x, which has it
@@ -131,10 +125,7 @@ class Adam:
     """Adam's steps with a learning `rate` in pixel units; by default four balls' worth over the run [joo2023towards]."""
 
     rate: float | None = None
-
-    @property
-    def directed(self) -> bool:
-        return True
+    directed = True
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_AdamWalker":
         return _AdamWalker(self.rate or 4 * ball.eps / max(steps, 1), ball)
@@ -148,7 +139,7 @@ class _AdamWalker:
         self.mean, self.square = torch.zeros_like(ball.low), torch.zeros_like(ball.low)
         self.unit = torch.ones_like(ball.low[:, :1])
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         assert seen.gradient is not None
         if self.count == 0:  # the scale of a loss is arbitrary, but for Adam's own 1e-8: the first gradient sets it
             largest = seen.gradient.abs().amax(dim=1, keepdim=True)
@@ -169,9 +160,7 @@ class _AdamWalker:
 class FreshDraws:
     """No steps: every iterate is a new random point of the ball."""
 
-    @property
-    def directed(self) -> bool:
-        return False
+    directed = False
 
     def begin(self, ball: Ball, draws: Draws, steps: int) -> "_Sampler":
         return _Sampler(ball, draws)
@@ -181,7 +170,7 @@ class _Sampler:
     def __init__(self, ball: Ball, draws: Draws) -> None:
         self.ball, self.draws, self.count = ball, draws, 0
 
-    def next(self, seen: Seen) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
         self.count += 1
         return self.ball.random(self.draws, f"random-search-{self.count}"), torch.zeros_like(seen.kept)
 

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
-    from attrcert.ascent.loop import Attack
+    from attrcert.ascent.attack import Attack
 
 ATTACKS: "Family[Attack]" = Family(
     "attack",
     {
         "random": "attrcert.attacks.random_search:RandomSearch",
-        "euclidean": "attrcert.attacks.euclidean:Euclidean",
-        "cosine": "attrcert.attacks.cosine:Cosine",
-        "top-k": "attrcert.attacks.top_k:TopK",
-        "mass-centre": "attrcert.attacks.mass_centre:MassCentre",
+        "euclidean": "attrcert.attacks.euclidean:EuclideanAttack",
+        "cosine": "attrcert.attacks.cosine:CosineAttack",
+        "top-k": "attrcert.attacks.top_k:TopKAttack",
+        "mass-centre": "attrcert.attacks.mass_centre:MassCentreAttack",
         "manipulate": "attrcert.attacks.manipulate:Manipulate",
     },
 )

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps, Steepest
+from attrcert.ascent.attack import Maps, Steepest
 from attrcert.metrics.cosine import cosine
 
 
 @dataclass(frozen=True)
-class Cosine(Steepest):
+class CosineAttack(Steepest):
     """Projected gradient ascent on 1 - cos(g(x + d), g(x))."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps, Steepest
+from attrcert.ascent.attack import Maps, Steepest
 
 
 @dataclass(frozen=True)
-class Euclidean(Steepest):
+class EuclideanAttack(Steepest):
     """Projected gradient ascent on the deviation itself."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps
+from attrcert.ascent.attack import Maps
 from attrcert.ascent.steps import Adam, StepRule
 
 FRAME = 5 / 32  # of the side: 5 pixels at 32, 35 at 224 [joo2023towards]

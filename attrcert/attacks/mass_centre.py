@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps, Steepest
+from attrcert.ascent.attack import Maps, Steepest
 from attrcert.metrics.mass_centre import centre
 
 
 @dataclass(frozen=True)
-class MassCentre(Steepest):
+class MassCentreAttack(Steepest):
     """Projected gradient ascent on the distance, in pixels, between the centres of |g| before and after."""
 
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps
+from attrcert.ascent.attack import Maps
 from attrcert.ascent.steps import FreshDraws, StepRule
 
 

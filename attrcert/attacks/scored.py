@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Attack, Maps
+from attrcert.ascent.attack import Attack, Maps
 from attrcert.ascent.steps import StepRule
 from attrcert.metrics import METRICS
 

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.ascent.loop import Maps, Steepest
+from attrcert.ascent.attack import Maps, Steepest
 from attrcert.metrics.top_k import largest, share
 
 
 @dataclass(frozen=True)
-class TopK(Steepest):
+class TopKAttack(Steepest):
     """Lower the share of |g| that the original top k features hold; the best iterate has the smallest intersection."""
 
     k: int = 1

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
+    from attrcert.attributions.bounded import Bounding
     from attrcert.types import Attribution
 
 ATTRIBUTIONS: "Family[Attribution]" = Family(
@@ -25,3 +26,12 @@ ATTRIBUTIONS: "Family[Attribution]" = Family(
     },
 )
 SMOOTHED = ("smooth-grad", "uniform-smooth")
+BOUNDINGS: "Family[Bounding]" = Family(
+    "bounding",
+    {
+        "unit": "attrcert.attributions.bounded:Unit",
+        "clip:Q": "attrcert.attributions.bounded:Clip",
+        "clip-at:M": "attrcert.attributions.bounded:ClipAt",
+        "sample-max": "attrcert.attributions.bounded:SampleMaximum",
+    },
+)

@@ -10,13 +10,13 @@ from torch import Tensor
 from attrcert.errors import UsageError
 from attrcert.vocabulary import parse_number
 
-Images = Float[Tensor, "b *shape"]
+Pixels = Float[Tensor, "b *shape"]
 
 
 class Baseline(Protocol):
-    def __call__(self, x: Images) -> Images: ...
-    def linear(self, v: Images) -> Images: ...
-    def adjoint(self, u: Images) -> Images: ...
+    def __call__(self, x: Pixels) -> Pixels: ...
+    def linear(self, v: Pixels) -> Pixels: ...
+    def adjoint(self, u: Pixels) -> Pixels: ...
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Constant:
 
     values: tuple[float, ...]
 
-    def __call__(self, x: Images) -> Images:
+    def __call__(self, x: Pixels) -> Pixels:
         colour = torch.tensor(self.values, dtype=x.dtype, device=x.device)
         return colour.reshape(-1, *[1] * (x.ndim - 2)).expand_as(x) if len(self.values) > 1 else colour.expand_as(x)
 
-    def linear(self, v: Images) -> Images:
+    def linear(self, v: Pixels) -> Pixels:
         return torch.zeros_like(v)
 
-    def adjoint(self, u: Images) -> Images:
+    def adjoint(self, u: Pixels) -> Pixels:
         return torch.zeros_like(u)
 
 
@@ -45,15 +45,15 @@ class Blurred:
 
     sigma: float = 3.0
 
-    def __call__(self, x: Images) -> Images:
+    def __call__(self, x: Pixels) -> Pixels:
         return self.linear(x)
 
-    def linear(self, v: Images) -> Images:
+    def linear(self, v: Pixels) -> Pixels:
         if v.ndim != 4:
             raise UsageError(f"the blurred baseline needs images (channels, height, width), got {tuple(v.shape[1:])}")
         return self._kernel(v, -2) @ v @ self._kernel(v, -1).mT
 
-    def adjoint(self, u: Images) -> Images:
+    def adjoint(self, u: Pixels) -> Pixels:
         return self._kernel(u, -2).mT @ u @ self._kernel(u, -1)
 
     def _kernel(self, like: Tensor, dim: int) -> Float[Tensor, "side side"]:

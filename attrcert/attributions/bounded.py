@@ -4,7 +4,6 @@
 a pilot sample of the noise that is thrown away. What is certified is the smoothed attribution of that bounded g.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,9 +47,7 @@ class Bounding(Protocol):
 class Unit:
     """g / |g|: the direction alone counts."""
 
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_ones(len(lengths))
@@ -64,10 +61,7 @@ class ClipAt:
     """g min(1, M / |g|) with a given M."""
 
     M: float
-
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), self.M)
@@ -97,9 +91,7 @@ class Clip:
 class SampleMaximum:
     """g as it is: no bound. The largest length seen stands for M in the published rule, for comparison only."""
 
-    @property
-    def pilot(self) -> int:
-        return 0
+    pilot = 0
 
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), torch.inf)
@@ -114,11 +106,3 @@ def make_bounding(text: str) -> Bounding:
     if word in ("clip", "clip-at"):
         return Clip(number) if word == "clip" else ClipAt(number)
     return Unit() if word == "unit" else SampleMaximum()
-
-
-BOUNDINGS: Mapping[str, type[Bounding]] = {
-    "unit": Unit,
-    "clip:Q": Clip,
-    "clip-at:M": ClipAt,
-    "sample-max": SampleMaximum,
-}

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.maps import usual_chunk
-from attrcert.types import Explained, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 
 
 @dataclass
@@ -23,13 +23,15 @@ class Tally:
 TALLY = Tally()
 
 
-class Hessian:
+class Hessian(LinearMap):
     """H(z) of f_y at b points, by products: the graph of the gradient is built once and reused for every product.
 
     Points are differentiated `chunk` at a time, by default as many as suit the device: large batches are slower than small ones where the
     cache is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
     Where it is, a point that was selected several times is there once, and its vectors share what is built.
     """
+
+    symmetric = True
 
     def __init__(
         self,
@@ -47,21 +49,13 @@ class Hessian:
         self._places: list[Tensor] = []
 
     @property
+    def like(self) -> Tensor:
+        return self._points
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         n = self._points[0].numel()
         return len(self._points if self._rows is None else self._rows), n, n
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self._points.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self._points.device
 
     def gradient(self) -> Float[Tensor, "b n"]:
         """grad f_y at the points of the rows."""
@@ -79,8 +73,6 @@ class Hessian:
             for place in places.unbind(dim=1):
                 products[place] = _product(*graph, v[place])
         return products
-
-    rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Hessian":
         if self._held is None:
@@ -112,7 +104,7 @@ class Hessian:
 
 
 @dataclass(frozen=True)
-class Saliency:
+class Saliency(Attribution):
     """The gradient of the explained class's logit; its Jacobian is the Hessian, symmetric. `chunk` and `held` as in Hessian."""
 
     chunk: int | None = None

@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
-from attrcert.types import Explained, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 
 
 @dataclass(frozen=True)
-class ProductRule:
+class ProductRule(LinearMap):
     """J v = grad * v + x * (H v) and J^T u = grad * u + H (x * u)."""
 
     slope: Float[Tensor, "b n"]
@@ -20,20 +19,8 @@ class ProductRule:
     curvature: Hessian
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.curvature.shape
-
-    @property
-    def symmetric(self) -> bool:
-        return False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.slope.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.slope.device
+    def like(self) -> LinearMap:
+        return self.curvature
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         return self.slope * v + self.weight * self.curvature.matvec(v)
@@ -46,7 +33,7 @@ class ProductRule:
 
 
 @dataclass(frozen=True)
-class InputTimesGradient:
+class InputTimesGradient(Attribution):
     """The saliency times the input, pixel by pixel. `chunk` and `held` as in Hessian."""
 
     chunk: int | None = None

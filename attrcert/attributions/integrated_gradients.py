@@ -8,7 +8,7 @@ For a constant baseline B = 0 and this is the usual rule.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -19,14 +19,14 @@ from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.types import Explained, Logits
+from attrcert.types import Attribution, Explained, LinearMap, Logits
 from attrcert.vocabulary import QUADRATURES
 
 BLACK = Constant((0.0,))
 
 
 @dataclass(frozen=True)
-class PathJacobian:
+class PathJacobian(LinearMap):
     """The map J above."""
 
     mean_gradient: Float[Tensor, "b n"]
@@ -38,21 +38,8 @@ class PathJacobian:
     image_shape: tuple[int, ...]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        b, n = self.difference.shape
-        return b, n, n
-
-    @property
-    def symmetric(self) -> bool:
-        return False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.difference.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.difference.device
+    def like(self) -> Tensor:
+        return self.difference
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         moved = self._images(self.baseline.linear, v)
@@ -68,15 +55,8 @@ class PathJacobian:
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "PathJacobian":
         points = (keep[:, None] * len(self.nodes) + torch.arange(len(self.nodes), device=keep.device)).flatten()
-        return PathJacobian(
-            self.mean_gradient[keep],
-            self.difference[keep],
-            self.hessian.select(points),
-            self.nodes,
-            self.weights,
-            self.baseline,
-            self.image_shape,
-        )
+        mean, hessian = self.mean_gradient[keep], self.hessian.select(points)
+        return replace(self, mean_gradient=mean, difference=self.difference[keep], hessian=hessian)
 
     def _averaged(self, products: Float[Tensor, "points n"], weights: Float[Tensor, " k"]) -> Float[Tensor, "b n"]:
         return torch.einsum("k,bkn->bn", weights, products.view(len(self.difference), len(weights), -1))
@@ -86,7 +66,7 @@ class PathJacobian:
 
 
 @dataclass(frozen=True)
-class IntegratedGradients:
+class IntegratedGradients(Attribution):
     """`steps` nodes of a quadrature from a baseline; `chunk` points of all samples and nodes are differentiated together, and the
     graphs of `held` points are kept.
     """
@@ -126,7 +106,6 @@ class IntegratedGradients:
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
         return self.steps
 
     def rule(self, like: Tensor) -> tuple[Float[Tensor, " k"], Float[Tensor, " k"]]:

@@ -17,11 +17,11 @@ from torch import Tensor
 from attrcert.attributions.gradient import logit_gradients
 from attrcert.draws import Draws
 from attrcert.linalg.maps import LowRank
-from attrcert.types import Explained, Logits
+from attrcert.types import Attribution, Explained, Logits
 
 
 @dataclass(frozen=True)
-class LossGradient:
+class LossGradient(Attribution):
     """The gradient of the cross-entropy of class y; for ReLU networks, which need no softplus here."""
 
     def value(

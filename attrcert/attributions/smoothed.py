@@ -6,7 +6,7 @@ map as smooth as g, which can be bounded and attacked like any other, and its Ja
 Not claimed: anything about the expectation over the noise, which h only estimates.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from math import sqrt
 
@@ -23,11 +23,15 @@ PLAIN = Saliency()
 
 
 @dataclass(frozen=True)
-class MeanJacobian:
+class MeanJacobian(LinearMap):
     """The mean of `samples` consecutive maps."""
 
     maps: LinearMap
     samples: int
+
+    @property
+    def like(self) -> LinearMap:
+        return self.maps
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -37,14 +41,6 @@ class MeanJacobian:
     @property
     def symmetric(self) -> bool:
         return self.maps.symmetric
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.maps.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.maps.device
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         return _mean(self.maps.matvec(v.repeat_interleave(self.samples, dim=0)), self.samples)
@@ -57,7 +53,7 @@ class MeanJacobian:
         return MeanJacobian(self.maps.select(points.flatten()), self.samples)
 
 
-class _Smoothed(ABC):
+class _Smoothed(Attribution):
     """`base` averaged over `samples` noisy copies of the input."""
 
     base: Attribution
@@ -69,8 +65,7 @@ class _Smoothed(ABC):
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
-        return self.samples * getattr(self.base, "points", 1)
+        return self.samples * self.base.points
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None

@@ -11,7 +11,7 @@ from attrcert.types import Attribution, Explained, LinearMap, Logits
 
 
 @dataclass(frozen=True)
-class DirectionJacobian:
+class DirectionJacobian(LinearMap):
     """(1 - d d^T) J / |g| with d = g / |g|; 0 where g = 0, where there is no derivative."""
 
     base: LinearMap
@@ -19,20 +19,8 @@ class DirectionJacobian:
     length: Float[Tensor, " b"]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.base.shape
-
-    @property
-    def symmetric(self) -> bool:
-        return False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.base.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.base.device
+    def like(self) -> LinearMap:
+        return self.base
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         return self._across(self.base.matvec(v))
@@ -50,15 +38,14 @@ class DirectionJacobian:
 
 
 @dataclass(frozen=True)
-class Direction:
+class Direction(Attribution):
     """`base` divided by its length."""
 
     base: Attribution
 
     @property
     def points(self) -> int:
-        """Gradients that one map needs."""
-        return getattr(self.base, "points", 1)
+        return self.base.points
 
     def value(
         self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None

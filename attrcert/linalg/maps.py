@@ -32,24 +32,20 @@ def divisor(count: int, most: int) -> int:
 
 
 @dataclass(frozen=True)
-class Dense:
+class Dense(LinearMap):
     """b matrices held as numbers."""
 
     matrix: Float[Tensor, "b m n"]
     symmetric: bool = False
 
     @property
+    def like(self) -> Tensor:
+        return self.matrix
+
+    @property
     def shape(self) -> tuple[int, int, int]:
         b, m, n = self.matrix.shape
         return b, m, n
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.matrix.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.matrix.device
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         return torch.bmm(self.matrix, v[:, :, None])[:, :, 0]
@@ -62,59 +58,33 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class LowRank:
+class LowRank(LinearMap):
     """F F^T with few columns F: symmetric and positive semi-definite."""
 
     factor: Float[Tensor, "b n r"]
+    symmetric = True
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        b, n, _ = self.factor.shape
-        return b, n, n
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.factor.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.factor.device
+    def like(self) -> Tensor:
+        return self.factor
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
         return (self.factor @ (self.factor.mT @ v[:, :, None]))[:, :, 0]
-
-    rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "LowRank":
         return LowRank(self.factor[keep])
 
 
 @dataclass(frozen=True)
-class ColumnScaled:
+class ColumnScaled(LinearMap):
     """J diag(scale)."""
 
     base: LinearMap
     scale: Float[Tensor, "b n"]
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.base.shape
-
-    @property
-    def symmetric(self) -> bool:
-        return False
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.base.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.base.device
+    def like(self) -> LinearMap:
+        return self.base
 
     def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         return self.base.matvec(self.scale * v)
@@ -124,8 +94,3 @@ class ColumnScaled:
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "ColumnScaled":
         return ColumnScaled(self.base.select(keep), self.scale[keep])
-
-
-def gram_product(J: LinearMap, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
-    """P v = J^T (J v)."""
-    return J.rmatvec(J.matvec(v))

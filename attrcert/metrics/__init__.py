@@ -1,28 +1,24 @@
 """Metrics between an attribution map and the map that a perturbation moved it to."""
 
-from attrcert.metrics.cosine import Cosine, Degrees
-from attrcert.metrics.euclidean import Euclidean
-from attrcert.metrics.kendall import Kendall
-from attrcert.metrics.mass_centre import MassCentre
-from attrcert.metrics.metric import Metric
-from attrcert.metrics.pearson import Pearson
-from attrcert.metrics.spearman import Spearman
-from attrcert.metrics.ssim import SSIM
-from attrcert.metrics.top_k import TopK, TopKMass
+from typing import TYPE_CHECKING
+
 from attrcert.registry import Family
 
-METRICS: Family[Metric] = Family(
+if TYPE_CHECKING:
+    from attrcert.metrics.metric import Metric
+
+METRICS: "Family[Metric]" = Family(
     "metric",
     {
-        "euclidean": Euclidean,
-        "cosine": Cosine,
-        "degrees": Degrees,
-        "top-k": TopK,
-        "top-k-mass": TopKMass,
-        "kendall": Kendall,
-        "spearman": Spearman,
-        "pearson": Pearson,
-        "mass-centre": MassCentre,
-        "ssim": SSIM,
+        "euclidean": "attrcert.metrics.euclidean:Euclidean",
+        "cosine": "attrcert.metrics.cosine:Cosine",
+        "degrees": "attrcert.metrics.cosine:Degrees",
+        "top-k": "attrcert.metrics.top_k:TopK",
+        "top-k-mass": "attrcert.metrics.top_k:TopKMass",
+        "kendall": "attrcert.metrics.kendall:Kendall",
+        "spearman": "attrcert.metrics.spearman:Spearman",
+        "pearson": "attrcert.metrics.pearson:Pearson",
+        "mass-centre": "attrcert.metrics.mass_centre:MassCentre",
+        "ssim": "attrcert.metrics.ssim:SSIM",
     },
 )

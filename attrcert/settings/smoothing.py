@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 
+from attrcert.bounds.smoothed import RULES
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SMOOTHING, Part, setting
 from attrcert.settings.explaining import DEFAULT_RADIUS, DEFAULT_SIGMA, RADIUS_HELP, SIGMA_HELP
+from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import parse_bounding, parse_number
 
 NOISES = ("uniform", "gaussian")
@@ -15,8 +17,7 @@ BEST = "best"
 BEST_SPREADS = {"uniform": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "gaussian": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 LARGEST_SPREADS = {"uniform": 8.0, "gaussian": 1.0}
 GRID, RATIO = 12, 1.5  # radii that are tried, and each to the one before
-RULE_NAMES = ("tight", "tangent", "published")
-CONFIDENCE_NAMES = ("betting", "empirical-bernstein", "mcdiarmid", "clt")
+CLT = "clt"  # the paper's, beside the confidence bounds
 
 
 def _spread(text: str, name: str) -> float | str:
@@ -57,9 +58,9 @@ class Smoothing(Part):
         "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.",
         SMOOTHING,
     )
-    rule: str = setting("tight", "The last is false and for comparison only.", SMOOTHING, choices=RULE_NAMES)
+    rule: str = setting("tight", "The last is false and for comparison only.", SMOOTHING, choices=lambda: tuple(RULES))
     confidence: str = setting(
-        "betting", "The last is the paper's, not a confidence bound.", SMOOTHING, choices=CONFIDENCE_NAMES
+        "betting", "The last is the paper's, not a confidence bound.", SMOOTHING, choices=lambda: (*CONFIDENCES, CLT)
     )
     samples: int = setting(
         1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True

@@ -19,8 +19,6 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from attrcert.registry import Family
-
 CAP = 0.9  # the share of the capital that may be lost in one bet; any value below 1 is valid
 PRIOR_WEIGHT = 50.0  # draws that the pilot's mean and variance count for, at most
 LEAST_VARIANCE = 2.5e-7  # of Z: a pilot without spread must not bet everything
@@ -56,8 +54,6 @@ class Projections:
 class Confidence(Protocol):
     """A lower bound of |h| that fails with probability at most q."""
 
-    @property
-    def anytime(self) -> bool: ...
     def __call__(self, seen: Projections, q: float) -> float: ...
 
 
@@ -66,7 +62,6 @@ class Betting:
     """Bets that the projections' mean is larger, and what their capital refutes; valid whenever one stops [waudbysmith2024estimating]."""
 
     cap: float = CAP
-    anytime: bool = True
 
     def __call__(self, seen: Projections, q: float) -> float:
         if not len(seen.later):
@@ -119,8 +114,6 @@ class EmpiricalBernstein:
     The number of draws must be fixed in advance.
     """
 
-    anytime: bool = False
-
     def __call__(self, seen: Projections, q: float) -> float:
         Y, n = seen.later, len(seen.later)
         if n < 2:
@@ -133,8 +126,6 @@ class EmpiricalBernstein:
 class McDiarmid:
     """L = |mean| - M sqrt(2 ln(1/q) / N), then sqrt((L^2 - M^2/N) / (1 - 1/N)). The number of draws must be fixed in advance."""
 
-    anytime: bool = False
-
     def __call__(self, seen: Projections, q: float) -> float:
         N, M = seen.total, seen.M
         L = seen.mean_norm - M * sqrt(2 * log(1 / q) / N) if N else 0.0
@@ -144,8 +135,3 @@ class McDiarmid:
 def pilot_size(draws: int) -> int:
     """A tenth, and two at least."""
     return max(2, ceil(0.1 * draws))
-
-
-CONFIDENCES: Family[Confidence] = Family(
-    "confidence bound", {"betting": Betting, "empirical-bernstein": EmpiricalBernstein, "mcdiarmid": McDiarmid}
-)

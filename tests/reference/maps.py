@@ -6,27 +6,19 @@ import torch
 from torch import Tensor
 
 from attrcert.draws import Draws
+from attrcert.types import LinearMap
 
 
 @dataclass(frozen=True)
-class Diagonal:
+class Diagonal(LinearMap):
     """b diagonal matrices. With a start uniform on the sphere, as good as any symmetric ones of that spectrum."""
 
     entries: Tensor
-    symmetric: bool
+    symmetric: bool = False
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        b, n = self.entries.shape
-        return b, n, n
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.entries.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.entries.device
+    def like(self) -> Tensor:
+        return self.entries
 
     def matvec(self, v: Tensor) -> Tensor:
         return self.entries * v

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.steps import Adaptive, Climber, Seen
+from attrcert.ascent.steps import Adaptive, Climber, Iterate
 from attrcert.bounds.first_order.enclosed import FirstOrder
 from attrcert.linalg.signs import sign_ascent
 from attrcert.linalg.warm import warm_singular_value
@@ -62,7 +62,7 @@ class BallSearch:
                 break
             h = self.span * ball.eps
             gradient = J(z + h * w).rmatvec(u) - J(z - h * w).rmatvec(u)
-            proposed, _ = stepper.next(Seen(z, gain, gradient, torch.ones_like(gain, dtype=torch.bool)))
+            proposed, _ = stepper.next(Iterate(z, gain, gradient, torch.ones_like(gain, dtype=torch.bool)))
             z = ball.project(proposed)
         return best
 

@@ -28,7 +28,7 @@ from attrcert.types import LinearMap
 
 
 @dataclass(frozen=True)
-class Bordered:
+class Bordered(LinearMap):
     """The symmetric map of the claim, on vectors (s, t) of length n + 1."""
 
     J: LinearMap
@@ -38,23 +38,16 @@ class Bordered:
     border: Float[Tensor, "b n"]
     corner: Float[Tensor, " b"]
     unit: Float[Tensor, " b"]
+    symmetric = True
+
+    @property
+    def like(self) -> LinearMap:
+        return self.J
 
     @property
     def shape(self) -> tuple[int, int, int]:
         b, _, n = self.J.shape
         return b, n + 1, n + 1
-
-    @property
-    def symmetric(self) -> bool:
-        return True
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.J.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return self.J.device
 
     def matvec(self, v: Float[Tensor, "b n1"]) -> Float[Tensor, "b n1"]:
         s, t = self.root * v[:, :-1], v[:, -1:]
@@ -62,8 +55,6 @@ class Bordered:
         upper = self.root * (_unit_gram(self.J, s, self.unit) + constrained) + self.border * t
         lower = (self.border * v[:, :-1]).sum(dim=1, keepdim=True) + self.corner[:, None] * t
         return torch.cat([upper, lower], dim=1)
-
-    rmatvec = matvec
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Bordered":
         parts = (self.A, self.root, self.M, self.border, self.corner, self.unit)

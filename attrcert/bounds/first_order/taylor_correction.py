@@ -21,7 +21,7 @@ from attrcert.draws import Draws
 from attrcert.types import LinearMap
 from attrcert.vocabulary import Norm
 
-Change = Callable[[Float[Tensor, "b n"]], Float[Tensor, "b m"]]
+ChangeBy = Callable[[Float[Tensor, "b n"]], Float[Tensor, "b m"]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Linearity:
 class Linearisation:
     """g near x against its linearisation there: `change(delta)` is g(x + delta) - g(x), `image` is J times the worst direction."""
 
-    change: Change
+    change: ChangeBy
     worst: FirstOrder
     image: Float[Tensor, "b m"]
     random: tuple[tuple[Float[Tensor, "b n"], Float[Tensor, "b m"]], ...]
@@ -58,7 +58,7 @@ class Linearisation:
 
 
 def linearise(
-    change: Change,
+    change: ChangeBy,
     J: LinearMap,
     worst: FirstOrder,
     *,

@@ -51,8 +51,7 @@ class Step:
 
     @property
     def moves(self) -> bool:
-        """Whether it only moves entries, so that its result may be a view of its input."""
-        return getattr(self.operation, "moves", False)
+        return self.operation is not None and self.operation.moves
 
     @property
     def terms(self) -> int:
@@ -61,8 +60,7 @@ class Step:
 
     @property
     def lost(self) -> Tensor | float:
-        """What rounding took of its bias when that was computed."""
-        return getattr(self.operation, "lost", 0.0)
+        return 0.0 if self.operation is None else self.operation.lost
 
     @cached_property
     def magnitude(self) -> Operation:

@@ -18,7 +18,7 @@ from attrcert.bounds.proved.building import SMOOTHER, Building, Ref, Unsupported
 from attrcert.bounds.proved.curves import Sigmoid, Silu, Tanh
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.operations import activations, convolution, linear, moving, pooling, scaling
-from attrcert.bounds.proved.operations.activations import Rule
+from attrcert.bounds.proved.operations.activations import ReadingRule
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
 
@@ -45,7 +45,7 @@ class Written(fx.Proxy):
     def __itruediv__(self, other: Any) -> fx.Proxy:
         return self._in_place(operator.itruediv, other)
 
-    def _in_place(self, function: Rule, other: Any) -> fx.Proxy:
+    def _in_place(self, function: ReadingRule, other: Any) -> fx.Proxy:
         return self.tracer.create_proxy("call_function", function, (self, other), {})
 
 
@@ -155,18 +155,18 @@ def _touches(part: Any) -> bool:
     )
 
 
-def _rule(node: fx.Node, root: nn.Module) -> Rule | None:
+def _rule(node: fx.Node, root: nn.Module) -> ReadingRule | None:
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
         return partial(_with_module, MODULES[type(module)], module)
     return METHODS.get(node.target) if node.op == "call_method" else FUNCTIONS.get(node.target)
 
 
-def _with_module(rule: Rule, module: nn.Module, building: Building, *args: Any, **kwargs: Any) -> Any:
+def _with_module(rule: ReadingRule, module: nn.Module, building: Building, *args: Any, **kwargs: Any) -> Any:
     return rule(building, module, *args, **kwargs)
 
 
-def _known(rule: Rule | None, name: str, building: Building, args: Any, kwargs: Any) -> Rule:
+def _known(rule: ReadingRule | None, name: str, building: Building, args: Any, kwargs: Any) -> ReadingRule:
     """The rule, if there is one for these arguments."""
     if rule is None:
         raise Unsupported(name, HINTS.get(name, SMOOTHER))
@@ -206,12 +206,12 @@ def _attribute(building: Building, input: Ref, name: str) -> Any:
     return known[name]
 
 
-MODULES: dict[type, Rule] = {
+MODULES: dict[type, ReadingRule] = {
     nn.BatchNorm1d: scaling.batch_norm,
     nn.BatchNorm2d: scaling.batch_norm,
     nn.Identity: lambda building, module, input: input,
 }
-FUNCTIONS: dict[Any, Rule] = {
+FUNCTIONS: dict[Any, ReadingRule] = {
     F.linear: linear.linear,
     torch.conv2d: convolution.convolution,
     F.conv2d: convolution.convolution,
@@ -261,7 +261,7 @@ FUNCTIONS: dict[Any, Rule] = {
     F.dropout2d: activations.dropout,
     getattr: _attribute,
 }
-METHODS: dict[Any, Rule] = {
+METHODS: dict[Any, ReadingRule] = {
     "flatten": moving.flatten,
     "view": moving.view,
     "reshape": moving.view,

@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Protocol
 
-from attrcert.registry import Family
 from attrcert.vocabulary import Guarantee
 
 BELOW = 1e-12  # relative, towards the weaker claim
 ULPS = 1e-15  # relative: more than the roundings of a product of a few factors
 
 
-class Rule(Protocol):
+class CosineRule(Protocol):
     """A lower bound of the cosine from c = C/M and tau, and the largest tau that a threshold T in (0, 1) allows."""
 
     @property
@@ -104,6 +103,3 @@ def _tangent(c: float, tau: float) -> float:
 def _far(c: float, tau: float) -> bool:
     """Where the middle part R2 is not held back by its own bound; in doubt it is not, which is the weaker claim."""
     return c * c <= ((1 - tau) ** 2 + 3 * tau * tau) * (1 + ULPS)
-
-
-RULES: Family[Rule] = Family("rule", {"tight": Tight, "tangent": Tangent, "published": Published})

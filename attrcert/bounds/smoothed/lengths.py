@@ -2,8 +2,8 @@
 
 The draws of a sample come in chunks. The first ones, a tenth and a chunk at least, are a pilot that only fixes a first
 direction and the bettor's first opinion; every later chunk is projected on the direction of the sum of all *earlier*
-draws, so that each projection's mean is at most |h|. From the projections `geometry.confidence` gives a lower bound of
-|h| at a stated failure, and `geometry.cosine_bounds` the cosine that h keeps within eps. Unit draws are shared by all
+draws, so that each projection's mean is at most |h|. From the projections `statistics.confidence` gives a lower bound of
+|h| at a stated failure, and `cosine_bounds` the cosine that h keeps within eps. Unit draws are shared by all
 radii and scaled: the union bound over radii needs no more.
 
 Only the attribution itself is evaluated, nothing is differentiated twice: ReLU networks are certified as they are.
@@ -25,8 +25,10 @@ from attrcert.statistics.confidence import Projections, pilot_size
 from attrcert.statistics.generalised_chi_square import quantile
 
 CHUNK = 25  # draws between two updates of the direction
-ROUNDING = {torch.float64: 1e-12, torch.float32: 1e-6}  # of M: what rounding may do to a projection, or storing g
-MapsAt = Callable[[Float[Tensor, "b m n"]], Float[Tensor, "b m n"]]
+PROJECTION_ROUNDING = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-6,
+}  # of M: what rounding may do to a projection, or storing g
 
 
 def unit_noise(
@@ -115,7 +117,7 @@ def lower_length(
     bound: Callable[[Projections, float], float], seen: Projections, q: float, dtype: torch.dtype
 ) -> float:
     """A lower bound of |h| at failure q, less what rounding may have added."""
-    return max(0.0, bound(seen, q) - ROUNDING[dtype] * seen.M)
+    return max(0.0, bound(seen, q) - PROJECTION_ROUNDING[dtype] * seen.M)
 
 
 def clt_length(mean: Float[Tensor, " n"], error: Float[Tensor, " n"], q: float) -> float:

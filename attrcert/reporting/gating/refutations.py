@@ -23,7 +23,7 @@ EVIDENCE = (  # columns that are read beside the judged ones
     "T_hat_e", "T_hat_c_deg", "T_hat_floor", "violated", "violated_proved", "g_norm", "label", "predicted", "target",
 )  # fmt: skip
 # what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
-ROUNDING = {"float32": 2e-6, "float64": 1e-13}
+MAP_ROUNDING = {"float32": 2e-6, "float64": 1e-13}
 SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
 MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
@@ -124,7 +124,7 @@ class _Attacks:
         found: dict[int, list[_Reached]] = {}
         if "T_hat_e" not in cells:
             return {}
-        usual = ROUNDING.get(str(_identity(self.table).get("dtype")), ROUNDING["float32"])
+        usual = MAP_ROUNDING.get(str(_identity(self.table).get("dtype")), MAP_ROUNDING["float32"])
         for place in range(len(self.table)):
             moved, size = cells["T_hat_e"][place], _cell(self.table, "eps", place)
             if moved is None or size is None or not self._comparable(place):

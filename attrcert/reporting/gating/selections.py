@@ -24,12 +24,12 @@ COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-ROUNDING = 1e-12  # relative: what a mean of many numbers may be off, and a limit is not missed by
+MEAN_ROUNDING = 1e-12  # relative: what a mean of many numbers may be off, and a limit is not missed by
 
 
 def complies(value: float, comparator: str, limit: float) -> bool:
     """Numbers that rounding alone may tell apart are equal."""
-    if math.isclose(value, limit, rel_tol=ROUNDING):
+    if math.isclose(value, limit, rel_tol=MEAN_ROUNDING):
         return comparator in ("<=", ">=", "==")
     return COMPARE[comparator](value, limit)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 from xml.etree import ElementTree
 
-from attrcert.reporting.gating.verdicts import Finding, Judgement, Observation, Outcome, Verdict
+from attrcert.reporting.gating.verdicts import Judgement, Observation, Outcome, Verdict, WarnedRuns
 from attrcert.reporting.summaries.bounds import TextTable, markdown
 
 SHOWN = 8  # cases of a rule that a table shows
@@ -141,7 +141,7 @@ def _failures(verdict: Verdict) -> int:
     return sum(verdict.count(outcome) for outcome in (Outcome.FAILED, Outcome.REFUTED, Outcome.INCOMPLETE))
 
 
-def _test_case(suite: ElementTree.Element, judgement: Judgement, findings: Sequence[Finding]) -> None:
+def _test_case(suite: ElementTree.Element, judgement: Judgement, findings: Sequence[WarnedRuns]) -> None:
     """A judgement, with what was found wrong with the runs that it is about."""
     case = ElementTree.SubElement(suite, "testcase", classname="attrcert.gate", name=_clean(judgement.name))
     lines = [judgement.demand, *([f"reason: {judgement.reason}"] if judgement.reason else [])]

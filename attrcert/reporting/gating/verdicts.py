@@ -96,7 +96,7 @@ class Waiver:
 
 
 @dataclass(frozen=True)
-class Finding:
+class WarnedRuns:
     """What a check before a run warned of, and which runs."""
 
     check: str
@@ -109,13 +109,13 @@ class Finding:
         return f"warning of {', '.join(self.runs)}: {self.check}: {self.message}{hint}"
 
 
-def findings(tables: Iterable[RunTable]) -> tuple[Finding, ...]:
+def findings(tables: Iterable[RunTable]) -> tuple[WarnedRuns, ...]:
     """Of all runs, each once."""
     runs: dict[Warned, dict[str, None]] = {}
     for table in tables:
         for one in table.warnings:
             runs.setdefault(one, {})[table.name] = None
-    return tuple(Finding(one.check, one.message, one.hint, tuple(names)) for one, names in runs.items())
+    return tuple(WarnedRuns(one.check, one.message, one.hint, tuple(names)) for one, names in runs.items())
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Verdict:
     waivers: tuple[Waiver, ...] = ()
     unused: tuple[Waiver, ...] = ()
     notes: tuple[str, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[WarnedRuns, ...] = ()
 
     @property
     def outcome(self) -> Outcome:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from attrcert.columns import COLUMNS, METRICS, Cell, Row, column_named
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, Cell, Row, column_named
 from attrcert.reporting.summaries.bounds import Summary, TextTable, counts_text
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -67,7 +67,7 @@ def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
 
 def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    others = [(metric, column.name) for metric, column in METRICS.items() if metric not in REACHED]
+    others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if metric not in REACHED]
     others.append((TARGET, "target_left"))
     own = {column.name for column in COLUMNS["attack"]}
     extra = dict.fromkeys(name for row in usable for name in row if column_named(name, "attack") and name not in own)
@@ -223,7 +223,7 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
 
 
 def _metrics(attacks: Sequence[AttackSummary]) -> TextTable:
-    names = [name for name in (*METRICS, TARGET) if any(name in part.metrics for part in attacks)]
+    names = [name for name in (*METRIC_COLUMNS, TARGET) if any(name in part.metrics for part in attacks)]
     return TextTable(
         title="Metrics between the maps at x and at the attacked point, means (empirical)",
         facts=(),

@@ -12,8 +12,7 @@ from torch import Tensor
 from attrcert.ascent.loop import Attacked, scored
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
-from attrcert.columns import METRICS as METRIC_COLUMNS
-from attrcert.columns import TRANSFERRED, Cell, Row, transfer_column
+from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column
 from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier

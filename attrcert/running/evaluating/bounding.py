@@ -8,7 +8,8 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import Finding, Level, curvature, piecewise_linear
+from attrcert.running.checks.derivatives import curvature, piecewise_linear
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.cells import bound_all
 from attrcert.running.evaluating.methods import explainer
 from attrcert.running.evaluating.proving import Proving, proving

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.ascent.attack import Attack
 from attrcert.ascent.balls import Ball
-from attrcert.ascent.loop import Attack, Attacked, Problem, Reference, ascend, best_of, scored
+from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of, scored
 from attrcert.attacks import ATTACKS
-from attrcert.attacks.euclidean import Euclidean
+from attrcert.attacks.euclidean import EuclideanAttack
 from attrcert.attacks.random_search import RandomSearch
 from attrcert.attacks.scored import Scored
 from attrcert.networks.classifier import Classifier
@@ -116,7 +117,7 @@ class Campaign:
         """
         judge = self._made("euclidean")
         tried = [self._rescored(judge, found[name]) for name in WORST if name in found]
-        wandering = replace(Euclidean(), step_size=WANDERING_STEP * self.problem.ball.eps)
+        wandering = replace(EuclideanAttack(), step_size=WANDERING_STEP * self.problem.ball.eps)
         wander: Attack = (
             Scored(wandering, self.config.attacking.keep, self.k) if self.config.attacking.keep else wandering
         )

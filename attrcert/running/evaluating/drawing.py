@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.bounded import length, make_bounding
-from attrcert.bounds.smoothed.cosine_bounds import RULES
+from attrcert.bounds.smoothed import RULES
 from attrcert.bounds.smoothed.lengths import CHUNK, Estimate, clt_length, lower_length, unit_noise
 from attrcert.bounds.smoothed.noise_overlap import Gaussian, Noise, UniformBall
 from attrcert.columns import Cell
@@ -18,7 +18,8 @@ from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.methods import Layout, explainer
 from attrcert.running.evaluating.subjects import explained_class
 from attrcert.settings.certifying import Certifying
-from attrcert.statistics.confidence import CONFIDENCES, Projections, pilot_size
+from attrcert.statistics import CONFIDENCES
+from attrcert.statistics.confidence import Projections, pilot_size
 from attrcert.types import Batch
 from attrcert.vocabulary import Guarantee, Status
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attrcert.bounds.smoothed.cosine_bounds import RULES
+from attrcert.bounds.smoothed import RULES
 from attrcert.bounds.smoothed.lengths import CHUNK
 from attrcert.bounds.smoothed.noise_overlap import UniformBall
 from attrcert.columns import Cell

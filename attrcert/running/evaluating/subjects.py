@@ -83,7 +83,7 @@ class Subject:
         points = max(1, (self.layout.chunk or usual_chunk(self.batch.images)) // 2)  # of twice as many bytes each
         attribution = explainer(self.config, self.f.mean, replace(self.layout, chunk=points, held=points))
         measured = Measured(self.explained.value, self.explained.jacobian, *self.probe)
-        at_once = max(1, points // getattr(attribution, "points", 1))
+        at_once = max(1, points // attribution.points)
         x = self.batch.images
         return measured.against(self.other, attribution, x, self.target, self.draws, at_once=at_once)
 

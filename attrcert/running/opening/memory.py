@@ -47,7 +47,7 @@ def plan(
 ) -> Plan:
     """Samples whose graphs and `vectors` of their size fit into `memory` bytes; where not even one does, graphs are given up."""
     kind = x.device.type if x.device.type in MOST_SAMPLES else "cpu"
-    points, basis = getattr(attribution, "points", 1), vectors * x.numel() * x.element_size()
+    points, basis = attribution.points, vectors * x.numel() * x.element_size()
     if points == 1:
         each = BESIDE * sample_bytes(attribution, f, x, y) + basis
         return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])), least=each)

@@ -12,7 +12,8 @@ from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import Finding, Level, before_run, diagnose
+from attrcert.running.checks import doctor as checks
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.samples import read
 from attrcert.running.evaluating.work import Scene, Work
@@ -52,7 +53,7 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
     loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return diagnose(classifier, x, labels)
+        return checks.doctor(classifier, x, labels)
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -105,11 +106,11 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     memory = parse_bytes(options.memory) // options.sharing
     kind = _work(config)
     with classifier.prepared():
-        measured, findings = before_run(classifier, x, labels, needs=kind.need(config))
+        measured, findings = checks.before_run(classifier, x, labels, needs=kind.need(config))
         logits = classifier(x[:1])
         _check_target(config, logits.shape[1])
         fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=kind.vectors(config))
-        together = Together(classifier, x, getattr(attribution, "points", 1), fits, len(data.indices), options)
+        together = Together(classifier, x, attribution.points, fits, len(data.indices), options)
         scene = Scene(
             f=classifier,
             x=x,

@@ -12,7 +12,8 @@ import torch
 from attrcert.columns import Cell, Row
 from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import Fidelity, Finding
+from attrcert.running.checks.fidelity import Fidelity
+from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.evaluate import Limit, evaluate
 from attrcert.running.evaluating.work import Deltas, Work
 from attrcert.saved.rowfiles import RowFile

@@ -9,11 +9,11 @@ from attrcert.bounds.proved.building import SMOOTHER, Building, Ref, Unsupported
 from attrcert.bounds.proved.curves import Curve, Elu, Gelu, Softplus
 from attrcert.bounds.proved.operations import scaling
 
-Rule = Callable[..., Any]
+ReadingRule = Callable[..., Any]
 AS_SOFTPLUS = f"run ReLUs as softplus (--softplus-beta 20); {SMOOTHER}"
 
 
-def activation(curve: Curve) -> Rule:
+def activation(curve: Curve) -> ReadingRule:
     return lambda building, input, inplace=False: written(building, input, building.activate(curve, input), inplace)
 
 
@@ -93,7 +93,7 @@ def copied(building: Building, input: Ref, *args: Any, **options: Any) -> Ref:
     return Ref(input.step, input.shape)
 
 
-def in_place(rule: Rule) -> Rule:
+def in_place(rule: ReadingRule) -> ReadingRule:
     """A rule of arithmetic, whose result is written into its first operand."""
 
     def into(building: Building, input: Any, other: Any) -> Ref:

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.grad import conv2d_input
 
-from attrcert.bounds.proved.affine import Shape
+from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, constant
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution:
+class Convolution(Usual):
     """`geometry` is (stride, padding, dilation, groups)."""
 
     weight: Float[Tensor, "o i h w"]

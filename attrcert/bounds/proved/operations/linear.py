@@ -6,12 +6,12 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from attrcert.bounds.proved.affine import Shape
+from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, constant
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(Usual):
     weight: Float[Tensor, "m n"]
     bias: Float[Tensor, " m"] | None = None
 

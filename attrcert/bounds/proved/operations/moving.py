@@ -18,8 +18,8 @@ class Moving(NonNegative):
     """`move` puts every entry somewhere or nowhere, for batches of any size."""
 
     move: Callable[[Tensor], Tensor]
-    moves: bool = True
     terms: int = 1
+    moves = True
 
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return self.move(x)

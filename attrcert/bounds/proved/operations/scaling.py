@@ -7,21 +7,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from attrcert.bounds.proved.affine import Shape
+from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, constant, number
 
 
 @dataclass(frozen=True, eq=False)
-class Scaling:
+class Scaling(Usual):
     """`scale` and `shift` are broadcast over one sample, whose axes they end with."""
 
     scale: Float[Tensor, "..."]
     shift: Float[Tensor, "..."]
     lost: Tensor | float = 0.0  # what rounding took of the shift
-
-    @property
-    def terms(self) -> int:
-        return 1
+    terms = 1
 
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]:
         return x * self.scale + self.shift

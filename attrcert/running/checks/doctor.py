@@ -1,0 +1,65 @@
+"""Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.errors import ModelError
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.data import accuracy, input_range
+from attrcert.running.checks.derivatives import curvature, finite_difference, kinks
+from attrcert.running.checks.fidelity import Fidelity, fidelity
+from attrcert.running.checks.findings import Finding, Level
+from attrcert.running.checks.outputs import batch_coupling, determinism, logits_of, outputs
+
+
+def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> list[Finding]:
+    """All checks; later ones are left out where an earlier one makes them meaningless."""
+    findings = [input_range(x), outputs(f, x)]
+    if findings[-1].level is Level.FAIL:
+        return findings
+    x, labels = _finite(f, x, labels)
+    few = x[:4]
+    findings += [determinism(f, few), batch_coupling(f, few), fidelity(f, x)[1], *kinks(f, few), curvature(f, few)]
+    if all(finding.level is not Level.FAIL for finding in findings):
+        findings.append(finite_difference(f, few))
+    return [*findings, accuracy(f, x, labels)]
+
+
+def before_run(
+    f: Classifier,
+    x: Float[Tensor, "b *shape"],
+    labels: list[int | None],
+    *,
+    needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
+) -> tuple[Fidelity | None, list[Finding]]:
+    """The light version: what would make every figure wrong stops the run. `needs` is the run's own check, if it has one."""
+    seen = _passed(outputs(f, x))
+    x, labels = _finite(f, x, labels)
+    few = x[:4]
+    measured, twin = fidelity(f, x)
+    findings = [
+        seen,
+        _passed(determinism(f, few)),
+        _passed(batch_coupling(f, few)),
+        _passed(accuracy(f, x, labels)),
+        twin,
+    ]
+    if needs is not None:  # what is averaged over noise may have kinks
+        findings += [*kinks(f, few), _passed(needs(f, few))]
+    return measured, findings
+
+
+def _finite(
+    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
+) -> tuple[Float[Tensor, "kept *shape"], list[int | None]]:
+    """The samples with finite outputs; the others are rows of their own and say nothing of the model."""
+    keep = logits_of(f, x).isfinite().all(dim=1).nonzero()[:, 0].tolist()
+    return x[keep], [labels[i] for i in keep]
+
+
+def _passed(finding: Finding) -> Finding:
+    if finding.level is Level.FAIL:
+        raise ModelError(f"{finding.check}: {finding.message}", hint=finding.hint)
+    return finding
