@@ -17,7 +17,7 @@ from attrcert.running.opening.opening import data_spec, model_spec, open_run
 from attrcert.running.opening.runs import Run
 from attrcert.settings.commands import task_of
 from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import Part, declared, made
+from attrcert.settings.declared import Settings, declared, made
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 
 
@@ -65,7 +65,7 @@ def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) ->
     return run
 
 
-def _taken(part: type[Part], given: dict[str, Any]) -> dict[str, Any]:
+def _taken(part: type[Settings], given: dict[str, Any]) -> dict[str, Any]:
     """Those that are the part's, which are then no longer there; what two parts share goes to both."""
     own = {name: given[name] for name in declared(part) if name in given}
     for name in own:

@@ -8,13 +8,13 @@ from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output, path
 from attrcert.errors import UsageError
 from attrcert.settings.computing import RunOptions, Workers
-from attrcert.settings.declared import ATTACK, OUTPUT, Part, setting
+from attrcert.settings.declared import ATTACK, OUTPUT, Settings, setting
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True)
-class Campaigning(Part):
+class Campaigning(Settings):
     """What an attack's command has beside the attacks."""
 
     preset: str | None = setting(

@@ -7,7 +7,7 @@ from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.computing import RunOptions, Workers
-from attrcert.settings.declared import OUTPUT, Part, setting
+from attrcert.settings.declared import OUTPUT, Settings, setting
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.vocabulary import parse_indices
 
@@ -17,7 +17,7 @@ def _indices(text: str, name: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Keeping(Part):
+class Keeping(Settings):
     """What is kept beside the rows."""
 
     save_jacobian: tuple[int, ...] = setting(

@@ -9,7 +9,7 @@ from attrcert.cli.console import put, stdout
 from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
 from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import OUTPUT, Part, setting
+from attrcert.settings.declared import OUTPUT, Settings, setting
 from attrcert.settings.explaining import Arithmetic
 from attrcert.settings.sources import DataSpec, ModelSpec
 
@@ -17,7 +17,7 @@ STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @dataclass(frozen=True)
-class Shown(Part):
+class Findings(Settings):
     """How the findings are shown."""
 
     format: str = setting("table", "Format of stdout.", OUTPUT, choices=("table", "json"), basic=True)
@@ -29,14 +29,14 @@ class Shown(Part):
     DataSpec,
     RunOptions,
     Arithmetic,
-    Shown,
+    Findings,
     example="attrcert doctor model.safetensors data/val --arch torchvision:resnet18",
 )
 def doctor(asked: Asked) -> None:
     """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
     max-pooling, the softplus twin's fidelity, input range, accuracy. Exit 3 if a check fails.
     """
-    shown = asked.part(Shown)
+    shown = asked.part(Findings)
 
     from attrcert.running.opening.opening import doctor as examined
 

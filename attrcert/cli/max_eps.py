@@ -8,14 +8,14 @@ from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.bounding import Thresholds
 from attrcert.settings.computing import RunOptions, Workers
-from attrcert.settings.declared import THRESHOLD, Part, setting
-from attrcert.settings.explaining import Noise
+from attrcert.settings.declared import THRESHOLD, Settings, setting
+from attrcert.settings.explaining import Averaging
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.vocabulary import round_down
 
 
 @dataclass(frozen=True)
-class Global(Part):
+class Global(Settings):
     """A bound without a model."""
 
     smoothgrad_lipschitz: float | None = setting(
@@ -50,7 +50,7 @@ def max_eps(asked: Asked) -> None:
     if F is None:
         execute(asked)
     else:
-        _global(F, asked.part(Noise).sigma, asked.part(Thresholds).max_deviation, asked.part(Output))
+        _global(F, asked.part(Averaging).sigma, asked.part(Thresholds).max_deviation, asked.part(Output))
 
 
 def _global(F: float, sigma: float, deviations: tuple[float, ...], results: Output) -> None:

@@ -8,12 +8,12 @@ from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.certifying import MinRadiusConfig
 from attrcert.settings.computing import RunOptions, Workers
-from attrcert.settings.declared import SMOOTHING, Part, setting
+from attrcert.settings.declared import SMOOTHING, Settings, setting
 from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True)
-class ClosedForm(Part):
+class ClosedForm(Settings):
     """What the paper prints."""
 
     published: float | None = setting(

@@ -9,12 +9,12 @@ import typer
 
 from attrcert.cli.library_warnings import library_warnings
 from attrcert.settings.commands import COMMANDS, task_of
-from attrcert.settings.declared import Part, Setting, declared, default_of, made, option
+from attrcert.settings.declared import Setting, Settings, declared, default_of, made, option
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 from attrcert.settings.tasks import Task, parts_of
 
 Run = Callable[..., None]
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=Settings)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class _Offered:
 
     name: str
     how: Setting
-    part: type[Part] | None
+    part: type[Settings] | None
     hidden: bool = False
 
     @property
@@ -120,12 +120,12 @@ def escaped(text: str) -> str:
     return text.replace("[", "\\[")
 
 
-def _settings_of_task(task: type[Task]) -> dict[str, tuple[type[Part], Setting]]:
+def _settings_of_task(task: type[Task]) -> dict[str, tuple[type[Settings], Setting]]:
     """Every setting of a task's parts, also those that it refuses."""
     return {name: (part, how) for part in parts_of(task).values() for name, how in declared(part).items()}
 
 
-def _offers(command: str, parts: Iterable[type[Part]]) -> list[_Offered]:
+def _offers(command: str, parts: Iterable[type[Settings]]) -> list[_Offered]:
     """The options of a command: those of its tasks, and those of other parts; arguments first."""
     tasks = {task: _settings_of_task(task) for task in COMMANDS.get(command, ()) if task is not None}
     found: dict[str, _Offered] = {}
@@ -144,7 +144,7 @@ def _offers(command: str, parts: Iterable[type[Part]]) -> list[_Offered]:
     return sorted(found.values(), key=lambda one: not one.how.argument)
 
 
-def command(name: str, *parts: type[Part], example: str) -> Callable[[Callable[[Asked], None]], Run]:
+def command(name: str, *parts: type[Settings], example: str) -> Callable[[Callable[[Asked], None]], Run]:
     """A command of typer's with the options of a command's tasks and of other parts; it hears what was said."""
 
     def made_of(body: Callable[[Asked], None]) -> Run:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from attrcert.columns import Column, Row
 from attrcert.errors import UsageError
-from attrcert.settings.declared import OUTPUT, RUN, Part, setting
+from attrcert.settings.declared import OUTPUT, RUN, Settings, setting
 
 if TYPE_CHECKING:
     from attrcert.reporting.gating.rules import Rule
@@ -20,21 +20,21 @@ def path(text: str, name: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Complete(Part):
+class Complete(Settings):
     """How many samples may lack what was asked for."""
 
     max_incomplete: float = setting(0.0, "Exit 4 if a larger share of samples has no figure.", RUN, least=0, most=1)
 
 
 @dataclass(frozen=True)
-class Quiet(Part):
+class Quiet(Settings):
     """Whether stderr stays empty."""
 
     quiet: bool = setting(False, "No progress and no warnings on stderr.", OUTPUT, flags=("--quiet", "-q"), basic=True)
 
 
 @dataclass(frozen=True)
-class Format(Part):
+class Format(Settings):
     """How stdout looks."""
 
     format: str = setting("table", "Format of stdout.", OUTPUT, choices=FORMATS, basic=True)

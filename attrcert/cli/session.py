@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attrcert.cli.console import stderr, talk
+from attrcert.cli.console import talk
 from attrcert.cli.output import Output
+from attrcert.cli.progress import progress
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.foreign import shell
@@ -57,7 +58,7 @@ def compute(
         run, size = _as_begun(run, asked, engine, books.file, warn)
         books.begin({**run.environment(), "batch_size": size, "chunk": run.work.layout.chunk})
         with (
-            _progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
+            progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
             closing(engine(run, Order(done, size, books.kept, warn))) as found,
         ):
             for batch in found:
@@ -255,47 +256,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _progress(doing: str, total: int, done: int, *, quiet: bool) -> Iterator[Any]:
-    """A bar with rate and time left on stderr; the derivatives that this process (no worker) has taken show that a long batch goes on."""
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-    from rich.table import Column
-    from rich.text import Text
-
-    from attrcert.attributions.gradient import TALLY
-
-    before = TALLY.derivatives
-
-    class Derivatives(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            taken = TALLY.derivatives - before
-            return Text(f"{taken:,} derivatives" if taken else "", no_wrap=True)
-
-    columns = (
-        TextColumn(doing), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"), Derivatives(Column(no_wrap=True)),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=stderr(), disable=quiet) as progress:
-        task = progress.add_task("", total=total, completed=done, rate="")
-
-        def advance(samples: int) -> None:
-            progress.advance(task, samples)
-            elapsed = progress.tasks[0].elapsed or 0
-            rate = (progress.tasks[0].completed - done) / elapsed if elapsed else 0
-            progress.update(task, rate=f"{rate:.3g} samples/s")
-
-        yield advance
 
 
 def _now() -> str:

@@ -11,12 +11,12 @@ from attrcert.errors import UsageError
 from attrcert.saved.files import check_target, make_folder
 from attrcert.saved.locks import Lock
 from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import OUTPUT, Part, setting
+from attrcert.settings.declared import OUTPUT, Settings, setting
 from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True)
-class Files(Part):
+class Files(Settings):
     """Where the maps go."""
 
     out: Path = setting(Path("maps.npz"), "An .npz file for the maps.", OUTPUT, read=path, basic=True)

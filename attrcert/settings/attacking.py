@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attrcert.attacks import ATTACKS
 from attrcert.columns import METRIC_NAMES
 from attrcert.errors import UsageError
-from attrcert.settings.declared import ATTACK, Part, setting
+from attrcert.settings.declared import ATTACK, Settings, setting
 from attrcert.settings.explaining import full_name
 from attrcert.vocabulary import parse_number
 
@@ -18,7 +18,7 @@ def _step_size(text: str, name: str) -> float | None:
 
 
 @dataclass(frozen=True)
-class Attacking(Part):
+class Attacking(Settings):
     """The attacks, their steps and what is measured of them."""
 
     attack: tuple[str, ...] = setting(

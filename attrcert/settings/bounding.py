@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from attrcert.errors import UsageError
-from attrcert.settings.declared import METHOD, SOLVER, THRESHOLD, Part, setting
+from attrcert.settings.declared import METHOD, SOLVER, THRESHOLD, Settings, setting
 from attrcert.vocabulary import parse_number
 
 LINF_METHODS = ("scaled", "row-sums", "corollary")
@@ -12,7 +12,7 @@ LABEL_CONSTRAINTS = ("check", "tighten", "off")
 
 
 @dataclass(frozen=True)
-class Bounding(Part):
+class Theorems(Settings):
     """The theorems, and their solver."""
 
     loss_hessian: bool = setting(
@@ -60,7 +60,7 @@ class Bounding(Part):
 
 
 @dataclass(frozen=True)
-class Thresholds(Part):
+class Thresholds(Settings):
     """What an inverted bound must keep."""
 
     max_deviation: tuple[float, ...] = setting(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from attrcert.errors import UsageError
-from attrcert.settings.declared import RUN, Part, setting
+from attrcert.settings.declared import RUN, Settings, setting
 from attrcert.vocabulary import parse_bytes
 
 
@@ -17,7 +17,7 @@ def _size(text: str, name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class RunOptions(Part):
+class RunOptions(Settings):
     """Of one process: where, and how much at once."""
 
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, ...", RUN, basic=True)
@@ -52,7 +52,7 @@ class RunOptions(Part):
 
 
 @dataclass(frozen=True)
-class Workers(Part):
+class Workers(Settings):
     """Who computes."""
 
     engine: str = setting(

@@ -86,7 +86,7 @@ def _words(value: Any, *, split: bool) -> Iterable[Any]:
 
 
 def setting(default: Any, help: str, panel: str, **how: Any) -> Any:
-    """A field of a `Part`."""
+    """A field of a `Settings`."""
     known = {_KEY: Setting(help, panel, **how)}
     return (
         field(default_factory=default, metadata=known) if callable(default) else field(default=default, metadata=known)
@@ -99,7 +99,7 @@ def option(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class Settings:
     """Settings that belong together, checked when they are put together."""
 
     def __post_init__(self) -> None:
@@ -111,25 +111,25 @@ class Part:
         """What must hold of several settings together."""
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=Settings)
 
 
 def _spelt(name: str, how: Setting) -> str:
     return name if how.argument else how.flags[0] if how.flags else option(name)
 
 
-def declared(part: type[Part]) -> dict[str, Setting]:
+def declared(part: type[Settings]) -> dict[str, Setting]:
     """The settings of a part by name."""
     return {one.name: one.metadata[_KEY] for one in fields(part) if _KEY in one.metadata}
 
 
-def default_of(part: type[Part], name: str) -> Any:
+def default_of(part: type[Settings], name: str) -> Any:
     """What holds where a setting is not given."""
     one = next(one for one in fields(part) if one.name == name)
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
-def taken(part: type[Part], given: Mapping[str, Any]) -> dict[str, Any]:
+def taken(part: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the given settings that are a part's. Texts are read, and one value stands for several where several may be given."""
     known = {name: how for name, how in declared(part).items() if name in given}
     return {name: how.taken(given[name], _spelt(name, how)) for name, how in known.items()}

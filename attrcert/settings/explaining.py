@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
 from attrcert.errors import UsageError
-from attrcert.settings.declared import METHOD, RUN, SOLVER, Part, setting
+from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
 from attrcert.vocabulary import QUADRATURES, Norm, parse_eps, parse_number
 
 DTYPES = ("float32", "float64")
@@ -35,7 +35,7 @@ def _eps(text: str, name: str) -> float:
 
 
 @dataclass(frozen=True)
-class Explanation(Part):
+class Explanation(Settings):
     """The attribution of a class."""
 
     attribution: str = setting(
@@ -69,7 +69,7 @@ class Explanation(Part):
 
 
 @dataclass(frozen=True)
-class Noise(Part):
+class Averaging(Settings):
     """The noise of attributions that are averages over it: smooth-grad and uniform-smooth."""
 
     sigma: float = setting(DEFAULT_SIGMA, SIGMA_HELP, METHOD, read=_one_number, positive=True)
@@ -97,7 +97,7 @@ class Noise(Part):
 
 
 @dataclass(frozen=True)
-class Perturbation(Part):
+class Perturbation(Settings):
     """The ball: its norm and sizes."""
 
     norm: str = setting("l2", "Of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True)
@@ -126,7 +126,7 @@ class Perturbation(Part):
 
 
 @dataclass(frozen=True)
-class Arithmetic(Part):
+class Arithmetic(Settings):
     """How numbers are held and drawn, and how often what is drawn may mislead."""
 
     failure: float = setting(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from attrcert.bounds.smoothed import RULES
 from attrcert.errors import UsageError
-from attrcert.settings.declared import METHOD, SMOOTHING, Part, setting
+from attrcert.settings.declared import METHOD, SMOOTHING, Settings, setting
 from attrcert.settings.explaining import DEFAULT_RADIUS, DEFAULT_SIGMA, RADIUS_HELP, SIGMA_HELP
 from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import parse_bounding, parse_number
@@ -34,7 +34,7 @@ def check_spread(spread: tuple[float, ...], name: str) -> None:
 
 
 @dataclass(frozen=True)
-class Smoothing(Part):
+class Smoothing(Settings):
     """The noise, what bounds the attribution, and how its mean is bounded from below."""
 
     smooth: str = setting(
@@ -89,7 +89,7 @@ class Smoothing(Part):
 
 
 @dataclass(frozen=True)
-class Spreads(Part):
+class Spreads(Settings):
     """How far the noise reaches: given, or the best of a grid."""
 
     sigma: tuple[float | str, ...] | None = setting(
@@ -116,7 +116,7 @@ class Spreads(Part):
 
 
 @dataclass(frozen=True)
-class Grid(Part):
+class Grid(Settings):
     """The radii of `min-radius`."""
 
     radii: tuple[float, ...] = setting(

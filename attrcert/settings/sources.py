@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attrcert.errors import UsageError
-from attrcert.settings.declared import DATA, MODEL, Part, setting
+from attrcert.settings.declared import DATA, MODEL, Settings, setting
 from attrcert.vocabulary import parse_bytes, parse_indices, parse_shard
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
@@ -60,7 +60,7 @@ def _shard(text: str, name: str) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class ModelSpec(Part):
+class ModelSpec(Settings):
     """How a user names a model, or the network itself; what is None is taken from the checkpoint's metadata."""
 
     checkpoint: Any = setting(
@@ -110,7 +110,7 @@ class ModelSpec(Part):
 
 
 @dataclass(frozen=True)
-class DataSpec(Part):
+class DataSpec(Settings):
     """How a user names data, or the arrays or dataset themselves, and which part of it."""
 
     dataset: Any = setting(

@@ -9,9 +9,9 @@ from attrcert.columns import COLUMNS, Cell, Column, attack_columns
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
 from attrcert.settings.attacking import Attacking
-from attrcert.settings.bounding import Bounding, Thresholds
-from attrcert.settings.declared import Part, Setting, declared, made, option
-from attrcert.settings.explaining import Arithmetic, Explanation, Noise, Perturbation
+from attrcert.settings.bounding import Theorems, Thresholds
+from attrcert.settings.declared import Setting, Settings, declared, made, option
+from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation
 from attrcert.vocabulary import NormKind
 
 T = TypeVar("T", bound="Task")
@@ -64,7 +64,7 @@ class Task:
         return self.explanation.label
 
     @property
-    def averaged(self) -> Noise | None:
+    def averaged(self) -> Averaging | None:
         """The noise of an attribution that is an average over it."""
         return None
 
@@ -102,9 +102,9 @@ class Task:
         return {}
 
 
-def parts_of(task: type[Task]) -> dict[str, type[Part]]:
+def parts_of(task: type[Task]) -> dict[str, type[Settings]]:
     """The parts that a task has, by name."""
-    return {one.name: one.type for one in fields(task) if isinstance(one.type, type) and issubclass(one.type, Part)}
+    return {one.name: one.type for one in fields(task) if isinstance(one.type, type) and issubclass(one.type, Settings)}
 
 
 def settings_of(task: type[Task]) -> dict[str, Setting]:
@@ -117,8 +117,8 @@ def settings_of(task: type[Task]) -> dict[str, Setting]:
 class BoundConfig(Task):
     """`attrcert bound`: first-order and proved bounds."""
 
-    noise: Noise
-    bounding: Bounding
+    noise: Averaging
+    bounding: Theorems
 
     command: ClassVar[str] = "bound"
     work: ClassVar[str] = "attrcert.running.evaluating.bounding:Bounds"
@@ -143,7 +143,7 @@ class BoundConfig(Task):
         return self.explanation.label if self.averaged is None else self.averaged.label(self.explanation)
 
     @property
-    def averaged(self) -> Noise | None:
+    def averaged(self) -> Averaging | None:
         return self.noise if self.explanation.attribution in SMOOTHED else None
 
     @property
