@@ -103,12 +103,21 @@ class Settings:
     """Settings that belong together, checked when they are put together."""
 
     def __post_init__(self) -> None:
+        real = {one.name for one in fields(self) if "float" in str(one.type)}
         for name, how in declared(type(self)).items():
-            object.__setattr__(self, name, how.taken(getattr(self, name), _spelt(name, how)))
+            value = how.taken(getattr(self, name), _spelt(name, how))
+            object.__setattr__(self, name, _reals(value) if name in real else value)
         self.check()
 
     def check(self) -> None:
         """What must hold of several settings together."""
+
+
+def _reals(value: Any) -> Any:
+    """Whole numbers are numbers like others."""
+    if isinstance(value, tuple):
+        return tuple(_reals(part) for part in value)
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 P = TypeVar("P", bound=Settings)

@@ -1,0 +1,315 @@
+"""A setting is declared once: the command line, the library, their errors and the help are made from it."""
+
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from reference.program import attrcert as program
+from safetensors.torch import save_file
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import attrcert
+from attrcert.attacks import ATTACKS
+from attrcert.attacks.euclidean import EuclideanAttack
+from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions.gradient import Saliency
+from attrcert.catalogue import families
+from attrcert.cli import options
+from attrcert.errors import UsageError
+from attrcert.loading.architectures import softplus_mlp
+from attrcert.saved.records import render
+from attrcert.settings.commands import COMMANDS, task_of
+from attrcert.settings.declared import METHOD, Settings, declared, setting
+from attrcert.settings.tasks import BoundConfig, parts_of, settings_of
+
+ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
+
+
+@pytest.fixture
+def files(tmp_path) -> tuple[Path, Path]:
+    """A model and data."""
+    torch.manual_seed(0)
+    save_file(softplus_mlp(**ARGS).state_dict(), tmp_path / "net.safetensors")
+    images = np.random.default_rng(0).integers(0, 256, (4, 1, 6, 6), dtype=np.uint8)
+    np.savez(tmp_path / "data.npz", images=images, labels=np.arange(4) % 3)
+    return tmp_path / "net.safetensors", tmp_path / "data.npz"
+
+
+def as_words(given: dict) -> list[str]:
+    words = []
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [part for one in _listed(value) for part in (option, str(one))]
+    return words
+
+
+def _listed(value) -> list:
+    return list(value) if isinstance(value, tuple | list) else [value]
+
+
+ASKED = {
+    "bound": ("bound", {"eps": ("0.1", "8/255"), "ball": True}),
+    "bound linf": ("bound", {"norm": "linf", "linf_method": ("scaled", "corollary"), "seed": 3}),
+    "bound proved": ("bound", {"proved": True, "eps": 0.01}),
+    "bound smooth": ("bound", {"smooth": "gaussian", "sigma": (0.1, 0.3), "samples": 60}),
+    "attack": ("attack", {"attack": ("euclidean", "top-k"), "steps": 2, "transfer": "ixg", "k": 4}),
+    "max-eps": ("max-eps", {"max_angle": (20, 40), "corrected": True}),
+    "max-eps smooth": ("max-eps", {"smooth": "uniform", "radius": "best", "min_cosine": 0.5, "samples": 60}),
+    "min-radius": ("min-radius", {"min_cosine": 0.5, "radii": (0.5, 2.0), "eps": 0.02, "samples": 60}),
+}
+
+
+@pytest.mark.parametrize(("command", "given"), ASKED.values(), ids=ASKED)
+def test_the_same_settings_give_the_same_rows_in_the_library_and_on_the_command_line(files, command, given):
+    model, data = files
+    arch = {"arch": "softplus-mlp", "limit": 3, "mean": "0.4", "std": "0.3"}
+    arguments = [word for key, value in ARGS.items() for word in ("--arch-arg", f"{key}={value}")]
+    done = program(command, model, data, *as_words({**arch, **given}), *arguments, "--format", "csv", "--quiet")
+    assert done.code == 0, done.err
+    theirs = [{key: cell for key, cell in row.items() if cell and key != "seconds"} for row in done.rows]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call = getattr(attrcert, command.replace("-", "_"))
+        rows = call(str(model), str(data), **arch, arch_args=ARGS, **given)
+    ours = [{key: render(cell) for key, cell in row.items() if cell is not None and key != "seconds"} for row in rows]
+    assert ours == theirs
+
+
+def test_the_librarys_maps_are_the_command_lines(files, tmp_path):
+    model, data = files
+    given = {"smooth": "gaussian", "sigma": 0.2, "samples": 60, "limit": 2, "arch": "softplus-mlp"}
+    arguments = [word for key, value in ARGS.items() for word in ("--arch-arg", f"{key}={value}")]
+    assert program("smooth", model, data, *as_words(given), *arguments, "--out", tmp_path / "m.npz", "-q").code == 0
+    maps = attrcert.smooth(str(model), str(data), **given, arch_args=ARGS)
+    theirs = np.load(tmp_path / "m.npz")
+    assert set(maps) == set(theirs)
+    assert all(np.array_equal(maps[name], theirs[name]) for name in maps)
+
+
+# what means nothing is refused
+
+
+ONLY_FIRST_ORDER = sorted(set(settings_of(BoundConfig)) - set(settings_of(COMMANDS["bound"][1])))
+
+
+@pytest.mark.parametrize("name", ONLY_FIRST_ORDER)
+@pytest.mark.parametrize("command", ["bound", "max-eps"])
+def test_a_setting_of_first_order_bounds_is_refused_beside_smooth(command, name):
+    if name == "loss_hessian" and command == "max-eps":
+        pytest.skip("max-eps refuses it in any case")
+    how, kept = settings_of(BoundConfig)[name], {"min_cosine": 0.9} if command == "max-eps" else {}
+    default = BoundConfig().flat()[name]
+    value = True if default is False else _listed(default)[0]
+    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')} means nothing with --smooth"):
+        task_of(command, {"smooth": "uniform", name: value, **kept})
+    words = as_words({"smooth": "uniform", name: value, **kept})
+    done = program(command, "--limit", 1, *words)
+    assert done.code == 2
+    assert f"--{name.replace('_', '-')} means nothing with --smooth" in done.said, how
+
+
+def test_the_settings_that_used_to_be_dropped_are_among_them():
+    dropped = (
+        "ball linf_method label_constraint margin_classes eta_draws slack max_steps noise_draws smooth_base smooth_unit"
+    )
+    assert set(dropped.split()) <= set(ONLY_FIRST_ORDER)
+
+
+@pytest.mark.parametrize("name", ["mean", "std", "softplus_beta"])
+def test_settings_beside_a_specification_or_a_classifier_count(name):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(36, 5), nn.ReLU(), nn.Linear(5, 3)).eval()
+    data = torch.rand(3, 1, 6, 6)
+    usual = {"mean": (0.5,), "std": (0.25,), "softplus_beta": 20.0}
+    other = {**usual, name: {"mean": (0.1,), "std": (0.5,), "softplus_beta": 3.0}[name]}
+    told = {"mean": usual["mean"], "std": usual["std"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = attrcert.bound(network, data, **other)
+        classifier = attrcert.Classifier(network, **told, beta=usual["softplus_beta"])
+        spec = attrcert.ModelSpec(network, **usual)
+        for model in (classifier, spec):
+            rows = attrcert.bound(model, data, **{name: other[name]})
+            assert [row["T_e"] for row in rows] == [row["T_e"] for row in expected]
+            assert [row["T_e"] for row in rows] != [row["T_e"] for row in attrcert.bound(model, data)]
+
+
+def test_a_folder_of_grey_images_is_read_as_the_model_takes_them(tmp_path):
+    for i in range(2):
+        noise = np.random.default_rng(i).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{i}.png")
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Softplus(), nn.Flatten(), nn.Linear(72, 3))
+    rows = attrcert.bound(network, str(tmp_path))
+    run = attrcert.open_run(network, str(tmp_path), BoundConfig())
+    assert [row["status"] for row in rows] == ["ok", "ok"]
+    assert [row["T_e"] for batch in run.rows(warn=print) for row in batch] == [row["T_e"] for row in rows]
+
+
+def test_a_data_loader_stands_for_its_dataset():
+    torch.manual_seed(0)
+    network, images, labels = softplus_mlp(**ARGS), torch.rand(5, 1, 6, 6), torch.arange(5) % 3
+    loader = DataLoader(TensorDataset(images, labels), batch_size=2, shuffle=True)
+    assert [row["T_e"] for row in attrcert.bound(network, loader)] == [
+        row["T_e"] for row in attrcert.bound(network, (images, labels))
+    ]
+
+
+def test_one_knob_has_one_default():
+    assert attrcert.ModelSpec().softplus_beta == 20.0
+    assert "20" in program("bound", "--help-all").shown.split("--softplus-beta")[1].split("--")[0]
+
+
+def test_public_names_are_listed_and_no_others():
+    functions = {"bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run"}
+    assert functions <= set(dir(attrcert))
+    assert all(not name.startswith("_") for name in dir(attrcert))
+    assert {name for name in dir(attrcert) if name.endswith("Error")} >= {"AttrcertError", "UsageError", "ModelError"}
+
+
+# help
+
+
+COMPUTING = ("bound", "attack", "max-eps", "min-radius", "smooth", "doctor")
+
+
+@pytest.fixture
+def wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERMINAL_WIDTH", "200")
+
+
+def shown_options(text: str) -> set[str]:
+    return {word.split(",")[0] for line in text.splitlines() for word in line.split()[1:2] if word.startswith("--")}
+
+
+@pytest.mark.parametrize("command", COMPUTING)
+def test_help_shows_the_basic_options_and_help_all_the_others(wide, command):
+    basic, everything = program(command, "--help"), program(command, "--help-all")
+    assert basic.code == everything.code == 0
+    few, all_of_them = shown_options(basic.out), shown_options(everything.out)
+    assert 5 <= len(few) <= 36
+    assert few < all_of_them
+    tasks = [task for task in COMMANDS.get(command, ()) if task]
+    wanted = {
+        how.flags[0] if how.flags else options.option(name) for task in tasks for name, how in settings_of(task).items()
+    }
+    assert wanted <= all_of_them
+    assert basic.out.rstrip().splitlines()[-1].strip().startswith(f"Example: attrcert {command}")
+
+
+@pytest.mark.parametrize("command", [*COMPUTING, "gate", "report", "merge", "catalogue"])
+def test_help_names_no_types_of_python_for_flags_and_keeps_brackets(wide, command):
+    text = program(command, "--help-all" if command in COMPUTING else "--help").out
+    assert "<bool>" not in text
+    assert "list[str]" not in text
+    if command == "gate":
+        assert "p95(T_c_deg[eps=0.1])" in text
+    if command == "bound":
+        assert "[check|tighten|off]" in text
+        assert "pixel units [0,1]" in text
+
+
+def test_paragraphs_flow(wide):
+    lines = program("bound", "--help").out.splitlines()
+    assert max(len(line.rstrip()) for line in lines if "linearised attribution" in line) > 130
+
+
+def test_a_shell_completes_options_and_choices():
+    code = "from attrcert.cli.app import main; import sys; sys.argv = ['attrcert']; main()"
+    for line, expected in (
+        ("attrcert bound --norm l", {"l2", "linf", "lp"}),
+        ("attrcert attack --attack top", {"top-k"}),
+    ):
+        words = line.split()
+        env = {
+            **os.environ,
+            "_ATTRCERT_COMPLETE": "complete_bash",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(words) - 1),
+        }
+        done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
+        assert set(done.stdout.split()) == expected, done.stderr
+
+
+# from outside
+
+
+@dataclass(frozen=True)
+class Halved(Saliency):
+    """Half of the gradient."""
+
+
+@dataclass(frozen=True)
+class Again(EuclideanAttack):
+    """The Euclidean attack under another name."""
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr(ATTRIBUTIONS, "_members", dict(ATTRIBUTIONS._members))
+    monkeypatch.setattr(ATTACKS, "_members", dict(ATTACKS._members))
+    ATTRIBUTIONS.register("halved", Halved)
+    ATTACKS.register("again", Again)
+
+
+def test_an_attribution_and_an_attack_from_outside_are_known_everywhere(registered):
+    done = program(
+        "attack",
+        "--attribution",
+        "halved",
+        "--attack",
+        "again,euclidean",
+        "--limit",
+        2,
+        "--steps",
+        2,
+        "--format",
+        "csv",
+    )
+    assert done.code == 0, done.err
+    assert {(row["attribution"], row["attack"]) for row in done.rows} == {("halved", "again"), ("halved", "euclidean")}
+    assert done.rows[0]["T_hat_e"] == done.rows[1]["T_hat_e"]
+    found = families()
+    assert "halved" in [entry["name"] for entry in found["attributions"]]
+    assert {"name": "again", "meaning": "The Euclidean attack under another name.", "reference": ""} in found["attacks"]
+    assert "halved" in program("bound", "--attribution", "half").said
+
+
+def test_a_setting_from_outside_is_an_option_with_help_checks_and_a_value(wide):
+    @dataclass(frozen=True)
+    class Own(Settings):
+        depth: int = setting(3, "How deep [in layers].", METHOD, least=1, basic=True)
+
+    heard = []
+    run = options.command("own", Own, example="attrcert own --depth 4")(
+        lambda asked: heard.append(asked.part(Own).depth)
+    )
+    import typer
+    from typer.testing import CliRunner
+
+    app = typer.Typer()
+    app.command("own")(run)
+    assert "How deep [in layers]." in CliRunner().invoke(app, ["--help"]).output
+    assert CliRunner().invoke(app, ["--depth", "4"]).exit_code == 0
+    assert CliRunner().invoke(app, []).exit_code == 0
+    assert heard == [4, 3]
+    assert isinstance(CliRunner().invoke(app, ["--depth", "0"]).exception, UsageError)
+
+
+def test_no_setting_is_declared_twice_with_another_meaning():
+    homes: dict[str, set[str]] = {}
+    for tasks in COMMANDS.values():
+        for task in filter(None, tasks):
+            for part in parts_of(task).values():
+                for name, how in declared(part).items():
+                    homes.setdefault(name, set()).add(how.help)
+    assert all(len(texts) == 1 for texts in homes.values())
