@@ -118,14 +118,14 @@ def _as_json(
     run: "Run", rows: "list[Row]", summary: "Summary", verdict: "Verdict | None", *, auc: bool
 ) -> "dict[str, Any]":
     """What the tables show, and every row."""
+    from attrcert.columns import filled
     from attrcert.reporting.gating.verdict_texts import verdict_json
     from attrcert.reporting.summaries.attacks import areas, summarise_attacks
 
-    empty = {column.name: None for column in run.config.columns}
     whole = {
         "identity": run.identity(),
         "summary": _summary_json(run, rows, summary),
-        "rows": [{**empty, **row} for row in rows],
+        "rows": filled(rows, run.config.columns),
     }
     if run.config.command == "attack":
         attacks = summarise_attacks(rows)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from attrcert.bounds.first_order.linf_row_sums import check_hours
-from attrcert.columns import Cell, Row
+from attrcert.columns import Cell, Row, filled
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.linalg.maps import usual_chunk
 from attrcert.loading import bundled
@@ -523,9 +523,8 @@ def _rows(
     for finding in run.findings:
         if finding.level is Level.WARN:
             warnings.warn(f"{finding.check}: {finding.message}", stacklevel=3)
-    empty = {column.name: None for column in run.config.columns}
     found = run.rows(save=save, warn=lambda message: warnings.warn(message, stacklevel=3))
-    return [{**empty, **row} for rows in found for row in rows]
+    return [row for rows in found for row in filled(rows, run.config.columns)]
 
 
 def _home(model: Any) -> str:

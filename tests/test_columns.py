@@ -1,0 +1,46 @@
+"""A column is declared once, and a cell without a column is a mistake that is seen."""
+
+import pytest
+import torch
+from reference.program import attrcert
+from torch import nn
+
+import attrcert as library
+from attrcert.columns import COLUMNS
+from attrcert.running.evaluating.cells import Bounded
+from attrcert.saved.records import to_csv
+from attrcert.saved.rowfiles import RowFile
+
+
+@pytest.fixture
+def astray(monkeypatch):
+    """Rows with a cell that no column declares."""
+    told = Bounded.common
+    monkeypatch.setattr(Bounded, "common", lambda self, i: {**told(self, i), "astray": 1.0})
+
+
+def test_a_cell_without_a_column_is_not_written(tmp_path):
+    row = {"index": 0, "status": "ok", "T_e": 1.0, "T_oe": 2.0}
+    with pytest.raises(AssertionError, match="no column is declared for the cells T_oe"):
+        to_csv([row], COLUMNS["bound"], header=True)
+    with RowFile(tmp_path / "x.csv", "bound", {}, columns=COLUMNS["bound"], cases=({},)) as file:
+        before = (tmp_path / "x.csv").read_bytes()
+        with pytest.raises(AssertionError, match="T_oe"):
+            file.append([row])
+    assert (tmp_path / "x.csv").read_bytes() == before
+
+
+@pytest.mark.usefixtures("astray")
+def test_a_cell_without_a_column_is_not_given_to_the_library():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.Softplus(), nn.Linear(3, 2))
+    with pytest.raises(AssertionError, match="no column is declared for the cells astray"):
+        library.bound(net, torch.rand(1, 1, 4, 4), softplus_beta=None)
+
+
+@pytest.mark.usefixtures("astray")
+@pytest.mark.parametrize("format_", ["csv", "json"])
+def test_a_cell_without_a_column_is_not_printed(format_):
+    done = attrcert("bound", "--limit", 1, "--quiet", "--format", format_)
+    assert done.code == 70
+    assert "astray" in done.err
+    assert not done.out
