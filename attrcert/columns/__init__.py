@@ -91,6 +91,12 @@ def column_named(name: str, command: str) -> Column | None:
     return transferred(name, figure, f"{figure} of another attribution at the same perturbation")
 
 
+def unit_of(name: str) -> str:
+    """Of whatever command's column."""
+    found = (column_named(name, command) for command in COLUMNS)
+    return next((column.unit for column in found if column is not None), "")
+
+
 def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
     """The columns of an attack, with those of the attributions that it was transferred to."""
     carried = [

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attrcert.columns import verdicts
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.judgements import Refuted, Refuting, check_enough, finite
 from attrcert.reporting.gating.possibilities import check_can_worsen
@@ -215,7 +216,7 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
 def _is_fault(term: Comparison) -> bool:
     """Whether what is counted is a fault: an exceeded bound, or a status that is not ok."""
     value = term.value.text.lower() if term.value else "true"
-    if term.column.startswith("violated"):
+    if term.column in {flag.name for flag, _ in verdicts()}:
         return (value == "true") is (term.comparator in ("", "=="))
     return term.column == "status" and (value != Status.OK) is (term.comparator == "==")
 

@@ -18,7 +18,7 @@ from attrcert.attacks.random_search import RandomSearch
 from attrcert.attacks.scored import Scored
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRICS as METRIC_COLUMNS
-from attrcert.columns import TRANSFERRED, Cell, Row, transfer_column
+from attrcert.columns import TRANSFERRED, Cell, Row, transfer_column, verdicts
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.cells import Bounded, Subject, bound_all
@@ -176,8 +176,7 @@ class Campaign:
     def _cells(
         self, name: str, one: Attacked, sampled: Sequence[Cell] | None, ball: dict[str, Sequence[Cell]]
     ) -> dict[str, Sequence[Cell]]:
-        always = ("euclidean", "degrees")
-        wanted = [metric for metric in METRIC_COLUMNS if metric in always or metric in self.config.metric]
+        wanted = [name for name, column in METRIC_COLUMNS.items() if column.headline or name in self.config.metric]
         comparable = self.config.measure_on == "twin"
         b = len(one.delta)
         return {
@@ -268,14 +267,9 @@ def _joined(bound: Row, attack: dict[str, Cell]) -> Row:
         return cells
     T_e = _number(cells["T_e"])
     cells["tightness"] = _number(reached) / T_e if T_e > 0 else None
-    for column, against in (
-        ("violated", "T_e"),
-        ("violated_corrected", "T_e_corrected"),
-        ("violated_ball", "T_e_ball"),
-        ("violated_proved", "T_proved"),
-    ):
-        limit = cells.get(against)
-        cells[column] = None if limit is None else _number(reached) > _number(limit) + rounding
+    for flag, judged in verdicts():
+        limit = cells.get(judged.name)
+        cells[flag.name] = None if limit is None else _number(reached) > _number(limit) + rounding
     return cells
 
 
