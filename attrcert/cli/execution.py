@@ -129,7 +129,7 @@ def _as_json(
     }
     if run.config.command == "attack":
         attacks = summarise_attacks(rows)
-        whole["attacks"] = [asdict(part) for part in attacks]
+        whole["attacks"] = [part.as_json() for part in attacks]
         whole |= {"areas": [asdict(one) for one in areas(attacks)]} if auc else {}
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
@@ -139,7 +139,7 @@ def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[st
     from attrcert.reporting.summaries.cases import summarise_cases
 
     if run.config.command not in ("max-eps", "smooth"):
-        return asdict(summary)
+        return summary.as_json()
     cases = [part.as_json() for part in summarise_cases(rows)]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 
