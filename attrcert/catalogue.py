@@ -25,6 +25,8 @@ from attrcert.bounds.first_order import (
 from attrcert.bounds.proved import secant
 from attrcert.bounds.smoothed import lengths
 from attrcert.bounds.smoothed.cosine_bounds import RULES
+from attrcert.columns import Column, declared
+from attrcert.columns.column import OF_ROW
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
@@ -81,8 +83,16 @@ def families() -> dict[str, list[Entry]]:
         "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
         "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
         "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
+        "columns": [
+            {**_entry(column.name, column.meaning, ""), "guarantee": _promise(column)} for column in declared()
+        ],
         "guarantees": [_entry(guarantee.value, guarantee.meaning, "") for guarantee in Guarantee],
     }
+
+
+def _promise(column: Column) -> str:
+    """What a column's figure guarantees."""
+    return "as the row says" if column.guarantee == OF_ROW else str(column.guarantee or "")
 
 
 def _described(name: str, member: type) -> Entry:

@@ -40,7 +40,7 @@ def with_columns(command: str, more: Sequence[Column]) -> tuple[Column, ...]:
 
 def declared() -> tuple[Column, ...]:
     """All columns of all commands, each once."""
-    return tuple(dict.fromkeys(column for columns in COLUMNS.values() for column in columns))
+    return tuple({(one.name, one.meaning): one for columns in COLUMNS.values() for one in columns}.values())
 
 
 def headlines(command: str) -> list[Column]:
