@@ -138,7 +138,7 @@ def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[st
     """What the table shows."""
     from attrcert.reporting.summaries.cases import summarise_cases
 
-    if run.config.command not in ("max-eps", "smooth"):
+    if run.config.command not in ("max-eps", "certify"):
         return summary.as_json()
     cases = [part.as_json() for part in summarise_cases(rows)]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}

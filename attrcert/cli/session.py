@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from attrcert.saved.deltas import DeltaFile
     from attrcert.saved.rowfiles import RowFile
 
-DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}
+DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing"}
 
 
 def compute(

@@ -23,7 +23,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,
     "attack": COMMON + BOUND + ATTACK + CLOSING,
     "max-eps": COMMON + INVERSE + BOUND + CLOSING,
-    "smooth": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
+    "certify": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
 }
 
 

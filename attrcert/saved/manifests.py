@@ -8,7 +8,7 @@ from typing import Any
 
 from attrcert.errors import FileError, ResumeError, UsageError
 from attrcert.saved.files import read_text, reason
-from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, too_new
+from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, of_today, too_new
 
 RUNNING, REPLACING, COMPLETE = "running", "replacing", "complete"  # states that are looked for
 OWN = (
@@ -49,7 +49,7 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         raise UsageError(f"{beside} is not a manifest that attrcert wrote", hint="delete it, or restore it")
     if told := too_new(manifest):
         raise UsageError(f"{path} {told}", hint="use that version, or a later one")
-    return dict(manifest)
+    return of_today(manifest)
 
 
 def manifest_of_run(path: Path, ours: Mapping[str, Any]) -> dict[str, Any] | None:

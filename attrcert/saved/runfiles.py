@@ -18,7 +18,7 @@ from attrcert.saved.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
-MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
+MARKS = {"certify": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
 
@@ -101,9 +101,9 @@ class RunTable:
 
     @property
     def kind(self) -> str:
-        """What was asked for: the command, and the task of a smoothing certificate."""
+        """What was asked for, as it is typed: the command, or the task of a smoothing certificate."""
         task = (self.manifest or {}).get("identity", {}).get("task")
-        return f"{self.command} {task}" if task else self.command
+        return f"{task or ''} --smooth".lstrip() if self.command == "certify" else self.command
 
     @cached_property
     def warnings(self) -> tuple[Warned, ...]:

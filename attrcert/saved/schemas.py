@@ -1,7 +1,7 @@
 """What each version of the files has: how rows and settings of an older version read today, and which files are too new.
 
 A new column says `since` which schema it is there and is a step in `MIGRATIONS`, with `SCHEMA` one higher; a new setting is a line in
-`INTRODUCED`, with `SETTINGS` one higher. Version 1 is what attrcert 0.1 wrote.
+`INTRODUCED`, with `SETTINGS` one higher; a command with a new name is a line in `RENAMED`. Version 1 is what attrcert 0.1 wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +12,7 @@ from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, with_colu
 SCHEMA = 2  # of the columns
 SETTINGS = 1  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
+RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
 INTRODUCED: Mapping[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
 
 
@@ -24,6 +25,12 @@ def _with_correct(row: Row) -> Row:
 
 # from a schema: a row of it as the next one has it
 MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct}
+
+
+def of_today(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest of whatever version under the names that this one has."""
+    command = manifest.get("command")
+    return {**manifest, **({"command": RENAMED[command]} if isinstance(command, str) and command in RENAMED else {})}
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

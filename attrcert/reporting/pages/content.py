@@ -30,7 +30,7 @@ PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.FIRST_ORDER: "T_e and T_c bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
     Guarantee.EMPIRICAL: "T_hat figures are what an attack reached: the true worst case is at least that.",
 }
-FAULTS = {"bound": Status.VACUOUS, "attack": Status.VACUOUS, "smooth": Status.ABSTAINED}  # that runs are compared by
+FAULTS = {"bound": Status.VACUOUS, "attack": Status.VACUOUS, "certify": Status.ABSTAINED}  # that runs are compared by
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
         for number, (text, values) in enumerate(sorted(of_case.items(), key=lambda item: texts.index(item[0])))
     ]
     return TextTable(
-        title=f"attrcert {kind.removeprefix('smooth ')}{' --smooth' if command == 'smooth' else ''}",
+        title=f"attrcert {kind}",
         facts=(),
         header=("where", "figure", *(run.name for run in runs)),
         cells=tuple(cells),

@@ -24,7 +24,7 @@ def first_columns() -> tuple[str, ...]:
 
 def ranking(command: str, rows: Sequence[Row]) -> str:
     """The column by which rows are the worst: what was proved before what was estimated."""
-    if command == "smooth":
+    if command == "certify":
         return asked_for(rows)
     leading = [column for column in COLUMNS[command] if column.leads and column.guarantee]
     names = [column.name for column in sorted(leading, key=lambda one: STRONGEST.index(one.guarantee or OF_ROW))]

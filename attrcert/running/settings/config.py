@@ -295,7 +295,7 @@ class SmoothConfig(RunConfig):
 
     @property
     def command(self) -> str:
-        return "smooth"
+        return "certify"
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
