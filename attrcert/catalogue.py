@@ -25,8 +25,7 @@ from attrcert.bounds.first_order import (
 from attrcert.bounds.proved import secant
 from attrcert.bounds.smoothed import lengths
 from attrcert.bounds.smoothed.cosine_bounds import RULES
-from attrcert.columns import Column, declared
-from attrcert.columns.column import OF_ROW
+from attrcert.columns import OF_ROW, Column, declared
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS

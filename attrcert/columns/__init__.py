@@ -3,22 +3,17 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from attrcert.columns.attack import ATTACK as ATTACK
-from attrcert.columns.attack import METRIC_NAMES as METRIC_NAMES
-from attrcert.columns.attack import METRICS as METRICS
-from attrcert.columns.attack import TRANSFERRED as TRANSFERRED
-from attrcert.columns.attack import transfer_column as transfer_column
-from attrcert.columns.attack import transferred
+from attrcert.columns.attack import ATTACK, METRIC_NAMES, METRICS, TRANSFERRED, transfer_column, transferred
 from attrcert.columns.bound import BOUND
-from attrcert.columns.column import OF_ROW
-from attrcert.columns.column import Cell as Cell
-from attrcert.columns.column import Column as Column
-from attrcert.columns.column import Row as Row
+from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import CLOSING, COMMON
-from attrcert.columns.inverse import INVERSE as INVERSE
-from attrcert.columns.smoothed import SMOOTH as SMOOTH
+from attrcert.columns.inverse import INVERSE
+from attrcert.columns.smoothed import SMOOTH
 from attrcert.vocabulary import Guarantee
 
+__all__ = [
+    "DEGREES", "INVERSE", "METRICS", "METRIC_NAMES", "OF_ROW", "SMOOTH", "TRANSFERRED", "Cell", "Column", "Row", "transfer_column",
+]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,
     "attack": COMMON + BOUND + ATTACK + CLOSING,
@@ -30,6 +25,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 def register(column: Column, *commands: str) -> None:
     """Declare one more column of the rows of these commands, before what every row ends with."""
     for command in commands:
+        assert all(own.name != column.name for own in COLUMNS[command]), f"{column.name} is declared twice"
         COLUMNS[command] = with_columns(command, [column])
 
 

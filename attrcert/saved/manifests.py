@@ -11,16 +11,8 @@ from attrcert.saved.files import read_text, reason
 from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, of_today, too_new
 
 RUNNING, REPLACING, COMPLETE = "running", "replacing", "complete"  # states that are looked for
-OWN = (
-    "schema",
-    "settings",
-    "command",
-    "identity",
-    "state",
-    "rows",
-    "status",
-    "rows_sha256",
-)  # what it says of its own CSV
+# what it says of its own CSV
+OWN = ("schema", "settings", "command", "identity", "state", "rows", "status", "rows_sha256")
 SIZES = ("batch_size", "chunk")  # that a resumed run goes on with
 UNREADABLE = (OSError, ValueError, RecursionError)
 

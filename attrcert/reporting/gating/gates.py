@@ -13,15 +13,7 @@ from attrcert.reporting.gating.judgements import Refuting, judge_completeness, j
 from attrcert.reporting.gating.refutations import Evidence, evidence
 from attrcert.reporting.gating.regressions import judge_allowance, pair_up
 from attrcert.reporting.gating.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
-from attrcert.reporting.gating.verdicts import (
-    Judgement,
-    Outcome,
-    Verdict,
-    Waiver,
-    attempt,
-    findings,
-    refused,
-)
+from attrcert.reporting.gating.verdicts import Judgement, Outcome, Verdict, Waiver, attempt, findings, refused
 from attrcert.saved.files import read_text
 from attrcert.saved.runfiles import RunTable, read_table
 from attrcert.vocabulary import Guarantee, nearest

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attrcert.columns import Cell, Column, declared, guarantees, verdicts
-from attrcert.columns.column import DEGREES
+from attrcert.columns import DEGREES, Cell, Column, declared, guarantees, verdicts
 from attrcert.reporting.gating.rules import Figure
 from attrcert.reporting.gating.selections import Selection, measured, statistic
 from attrcert.saved.runfiles import RunTable
@@ -24,11 +23,8 @@ SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
 MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
 DATA = ("dataset_sha256", "resize", "crop", "channels")
-NAMES = {
-    "checkpoint_sha256": "checkpoint",
-    "arch_sha256": "arch",
-    "dataset_sha256": "dataset",
-}  # where nothing was hashed
+# where nothing was hashed
+NAMES = {"checkpoint_sha256": "checkpoint", "arch_sha256": "arch", "dataset_sha256": "dataset"}
 WORST = 5  # samples that are named
 
 

@@ -29,14 +29,7 @@ RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
 WORK = 10_000_000  # numbers that a bootstrap draws at most; with more samples it draws fewer resamples
 SEED = 0
 MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", "mean", "std", "output", "classes")
-HOW = (
-    "seed",
-    "dtype",
-    "metric",
-    "transfer",
-    "save_deltas",
-    "dataset",
-)  # no figure's meaning depends on these
+HOW = ("seed", "dtype", "metric", "transfer", "save_deltas", "dataset")  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
         "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",

@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
-from attrcert.columns import unit_of
-from attrcert.columns.column import DEGREES
+from attrcert.columns import DEGREES, unit_of
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
 from attrcert.vocabulary import nearest

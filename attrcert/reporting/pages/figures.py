@@ -16,16 +16,8 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
 from attrcert.vocabulary import Guarantee, Status
 
-COLOURS = (
-    "#3f87c6",
-    "#e0813c",
-    "#2fa37c",
-    "#b65fa5",
-    "#c7a02c",
-    "#7b80d4",
-    "#d3566a",
-    "#57a8a0",
-)  # on white and on black
+# on white and on black
+COLOURS = ("#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0")
 STATUS_COLOURS = {
     Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",

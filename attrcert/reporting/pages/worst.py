@@ -4,8 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, declared
-from attrcert.columns.column import OF_ROW
+from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, declared
 from attrcert.reporting.summaries.cases import asked_for
 from attrcert.vocabulary import Guarantee, round_down, round_up
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from attrcert.columns import COLUMNS, METRICS, Cell, Column, Row, column_named, headlines, verdicts
-from attrcert.columns.column import DEGREES
+from attrcert.columns import COLUMNS, DEGREES, METRICS, Cell, Column, Row, column_named, headlines, verdicts
 from attrcert.reporting.summaries.bounds import ByColumn, Summary, TextTable, counts_text, figures, mean, number, shown
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -97,7 +96,8 @@ def _is_deviation(column: Column) -> bool:
 def _looseness(rows: Sequence[Row]) -> float | None:
     """How many times the proved bound is what the attack reached."""
     flag, bound = _proved()
-    return _mean_ratio([row for row in rows if row.get(flag.name) is not None], bound.name, bound.bounds)
+    compared = [row for row in rows if row.get(flag.name) is not None and row.get(bound.name) is not None]
+    return mean([number(row[bound.name]) / number(row[bound.bounds]) for row in compared if row.get(bound.bounds)])
 
 
 def _proved() -> tuple[Column, Column]:
@@ -118,10 +118,6 @@ def _outside(rows: Sequence[Row], name: str, flag: str | None) -> Outside:
 
 def _mean(rows: Sequence[Row], name: str) -> float | None:
     return mean(figures(rows, name))
-
-
-def _mean_ratio(rows: Sequence[Row], name: str, of: str) -> float | None:
-    return mean([number(row[name]) / number(row[of]) for row in rows if row.get(name) is not None and row.get(of)])
 
 
 def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bool) -> tuple[TextTable, ...]:
@@ -149,10 +145,10 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         (
             f"{part.eps:.4g}",
             part.attack,
-            *(_down(part.figures[column.name]) for column in moved),
+            *(_told(part.figures[column.name], round_down) for column in moved),
             *(_against(part.bounds[column.name]) for column in bounds),
-            _down(part.tightness),
-            *((_up(part.looseness),) if with_proof else ()),
+            _told(part.tightness, round_down),
+            *((_told(part.looseness, round_up),) if with_proof else ()),
             *(_angle(part, column) for column in angles),
             str(part.samples),
         )
@@ -162,7 +158,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         title="How far attacks move the attribution, and how far the "
         + ("first-order and proved bounds" if with_proof else "first-order bounds")
         + " say they can",
-        facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
+        facts=summary.told(),
         header=(
             "eps",
             "attack",
@@ -185,7 +181,8 @@ def _shown(attacks: Sequence[AttackSummary]) -> list[Column]:
 def _angle(part: AttackSummary, column: Column) -> str:
     """With the number of samples that have it, where not all that are bounded at all have."""
     counted = column.asked is None and not column.reached and part.vacuous and part.angles
-    told = _degrees(part.figures[column.name], round_down if column.reached else round_up)
+    value = part.figures[column.name]
+    told = _told(value, round_down if column.reached else round_up, 3) + ("" if value is None else "°")
     return told + (f" (n={part.angles})" if counted else "")
 
 
@@ -276,9 +273,7 @@ def _areas(attacks: Sequence[AttackSummary]) -> TextTable:
 
 
 def _against(bound: Outside) -> str:
-    if bound.mean is None:
-        return "-"
-    return round_up(bound.mean, 4) + (f" [{_share(bound)}]" if bound.compared else "")
+    return _told(bound.mean, round_up) + (f" [{_share(bound)}]" if bound.mean is not None and bound.compared else "")
 
 
 def _share(bound: Outside) -> str:
@@ -289,17 +284,9 @@ def _share(bound: Outside) -> str:
     return ">99%" if bound.exceeded < bound.compared and percent > 99 else f"{percent:.0f}%"
 
 
-def _down(value: float | None) -> str:
-    return "-" if value is None else round_down(value, 4)
-
-
-def _up(value: float | None) -> str:
-    return "-" if value is None else round_up(value, 4)
-
-
 def _plain(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _degrees(value: float | None, rounded: Callable[[float, int], str]) -> str:
-    return "-" if value is None else f"{rounded(value, 3)}°"
+def _told(value: float | None, rounded: Callable[[float, int], str], digits: int = 4) -> str:
+    return "-" if value is None else rounded(value, digits)

@@ -8,8 +8,7 @@ from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from attrcert.columns import Cell, Column, Row, headlines
-from attrcert.columns.column import DEGREES
+from attrcert.columns import DEGREES, Cell, Column, Row, headlines
 from attrcert.foreign import printable, printable_lines
 from attrcert.vocabulary import Guarantee, Status, round_up
 
@@ -99,6 +98,11 @@ class Summary:
     def samples(self) -> int:
         return sum(self.status.values())
 
+    def told(self, *without: str) -> tuple[str, ...]:
+        """The facts in words."""
+        known = {name: value for name, value in self.facts.items() if value is not None and name not in without}
+        return tuple(f"{name}: {value}" for name, value in known.items())
+
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "per_eps": [part.as_json() for part in self.per_eps]}
 
@@ -165,15 +169,8 @@ def number(cell: Cell) -> float:
     return float(cell)
 
 
-WORDS = (
-    "figure",
-    "guarantee",
-    "attack",
-    "outcome",
-    "rule",
-    "where",
-    "threshold",
-)  # columns of text; others hold numbers
+# columns of text; others hold numbers
+WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where", "threshold")
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ def bound_table(summary: Summary) -> TextTable:
             if _proved(summary)
             else "first-order estimates, not certificates"
         ),
-        facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
+        facts=summary.told(),
         header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "samples"),
         cells=tuple(line for part in summary.per_eps for line in _lines(part)),
         notes=tuple(_notes(summary)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attrcert.columns import Cell, Row
+from attrcert.columns import COLUMNS, Cell, Row
 from attrcert.reporting.summaries.bounds import Statistic, figures, mean, number
 from attrcert.vocabulary import Guarantee, Status
 
@@ -105,12 +105,11 @@ def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> Case
     found = figures(rows, figure)
     missing = len(rows) - len(found)
     refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
-    endless = figure == "eps_max"  # an eps that nothing limits is empty, and so is a cosine where nothing follows
-    statistic: LowStatistic | Statistic = LowStatistic.of(
-        found, below=0 if endless else missing, above=missing if endless else 0
-    )
-    if figure == "radius_min":
-        statistic = Statistic.of(found, beyond=missing)
+    column = next(column for column in COLUMNS["certify"] if column.name == figure)
+    endless = column.lacking is None  # an eps that nothing limits is empty, and so is a cosine where nothing follows
+    statistic: LowStatistic | Statistic = Statistic.of(found, beyond=missing)
+    if column.worse == "down":
+        statistic = LowStatistic.of(found, below=0 if endless else missing, above=missing if endless else 0)
     lengths = [
         number(row["C_lower"]) / number(row["M"]) for row in rows if row.get("M") and row.get("C_lower") is not None
     ]
