@@ -23,6 +23,7 @@ from attrcert.bounds.first_order import (
 )
 from attrcert.bounds.proved import secant
 from attrcert.bounds.smoothed import RULES, lengths
+from attrcert.columns import OF_ROW, Column, declared
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
@@ -79,8 +80,16 @@ def families() -> dict[str, list[Entry]]:
         "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
         "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
         "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
+        "columns": [
+            {**_entry(column.name, column.meaning, ""), "guarantee": _promise(column)} for column in declared()
+        ],
         "guarantees": [_entry(guarantee.value, guarantee.meaning, "") for guarantee in Guarantee],
     }
+
+
+def _promise(column: Column) -> str:
+    """What a column's figure guarantees."""
+    return "as the row says" if column.guarantee == OF_ROW else str(column.guarantee or "")
 
 
 def _described(name: str, member: type) -> Entry:

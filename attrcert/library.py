@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from attrcert.columns import Row
+from attrcert.columns import Row, filled
 from attrcert.running.checks.findings import Level
 from attrcert.running.evaluating.work import Deltas
 from attrcert.running.keeping.heatmaps import smoothed_maps
@@ -75,6 +75,5 @@ def _taken(part: type[Settings], given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rows(run: Run, save: Deltas | None = None) -> list[Row]:
-    empty = {column.name: None for column in run.config.columns}
     found = run.rows(save=save, warn=lambda message: warnings.warn(message, stacklevel=4))
-    return [{**empty, **row} for rows in found for row in rows]
+    return [row for rows in found for row in filled(rows, run.config.columns)]

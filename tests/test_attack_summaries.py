@@ -2,7 +2,6 @@
 
 import io
 import json
-from dataclasses import asdict
 from decimal import Decimal
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns, headlines
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.attacks import AttackSummary, area, attack_tables, summarise_attacks
 from attrcert.reporting.summaries.bounds import TextTable, markdown, summarise
@@ -250,9 +249,11 @@ def test_no_text_has_nan_or_none(format_):
 
 
 def test_summaries_can_be_written_as_json():
-    (found,) = json.loads(json.dumps([asdict(part) for part in summarise_attacks([row(0), row(1, violated=True)])]))
+    (found,) = json.loads(json.dumps([part.as_json() for part in summarise_attacks([row(0), row(1, violated=True)])]))
     assert found["T_e"] == {"mean": 2.0, "exceeded": 1, "compared": 2}
-    assert set(found) == set(AttackSummary.__dataclass_fields__)
+    figures = {column.name for column in headlines("attack")}
+    assert {"T_sampled", "T_hat_e", "T_e", "T_e_ball", "T_proved", "angle_proved_deg", "T_c_deg"} <= figures
+    assert set(found) == {*figures, *AttackSummary.__dataclass_fields__} - {"bounds", "figures"}
 
 
 def test_rows_read_back_from_a_file_give_the_same_summary(tmp_path):

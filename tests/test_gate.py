@@ -35,7 +35,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         "numbers": ("eps_max", "T_proved"),
         "filters": [Compared("threshold_kind", "!=", "angle", "angle"), Compared("threshold", "<=", 0.5, "1/2")],
     },
-    "smooth": {
+    "certify": {
         "cases": [{"eps": 0.1, "radius": 1.0}, {"eps": 0.1, "radius": 2.0}],
         "numbers": ("cosine", "angle_deg", "radius_min", "C_lower"),
         "filters": [Compared("radius", ">=", 2.0, "2"), Compared("eps", "!=", 0.1, "0.1")],
@@ -200,7 +200,7 @@ def test_a_rule_must_hold_in_every_case(path):
         ("attack", [{"eps": 0.1, "attack": "top-k"}, {"eps": 0.1, "attack": "euclidean"}], "T_hat_e"),
         ("max-eps", [{"threshold_kind": "angle", "threshold": t} for t in (10.0, 30.0)], "eps_max"),
         ("max-eps", [{"threshold_kind": kind, "threshold": 0.5} for kind in ("angle", "deviation")], "eps_max"),
-        ("smooth", [{"eps": 0.1, "radius": radius} for radius in (1.0, 2.0)], "cosine"),
+        ("certify", [{"eps": 0.1, "radius": radius} for radius in (1.0, 2.0)], "cosine"),
         ("bound", [{"eps": 0.1, "norm": norm} for norm in ("l2", "linf")], "T_e"),
         ("bound", [{"eps": 0.1, "attribution": name} for name in ("saliency", "smoothgrad")], "T_e"),
     ],
@@ -213,7 +213,7 @@ def test_what_runs_differ_in_makes_cases(path, command, cases, figure):
 def test_every_file_that_has_the_columns_is_judged_and_the_others_are_not(tmp_path):
     bound = write_run(tmp_path / "bound.csv", bound_rows([10.0]))
     other = write_run(tmp_path / "other.csv", bound_rows([50.0]))
-    smooth = write_run(tmp_path / "smooth.csv", [{"index": 0, "eps": 0.1, "radius": 1.0, "cosine": 0.9}], "smooth")
+    smooth = write_run(tmp_path / "smooth.csv", [{"index": 0, "eps": 0.1, "radius": 1.0, "cosine": 0.9}], "certify")
     assert observed(bound, smooth, rule="mean(T_c_deg) <= 30") == [10]
     assert observed(bound, smooth, rule="mean(cosine) >= 0.5") == [0.9]
     assert outcome(bound, smooth, rule="mean(T_c_deg) <= 30") == "passed"
@@ -236,7 +236,7 @@ def test_an_options_name_selects_its_threshold(path):
         for i in range(2)
         for kind, value in (("cosine", 0.9), ("cosine", 0.5))
     ]
-    write_run(path, rows, "smooth")
+    write_run(path, rows, "certify")
     assert observed(path, rule="mean(eps_max[min_cosine=0.9]) >= 0.02") == pytest.approx([0.09])
     assert "no row is selected" in message(path, rule="mean(eps_max[max_angle=0.9]) >= 0.02")
 
@@ -247,13 +247,13 @@ def test_an_options_name_selects_its_threshold(path):
         ("bound", "T_c_deg", 180),
         ("bound", "T_c_corrected_deg", 180),
         ("attack", "angle_proved_deg", 180),
-        ("smooth", "angle_deg", 180),
-        ("smooth", "cosine", -1),
+        ("certify", "angle_deg", 180),
+        ("certify", "cosine", -1),
         ("bound", "T_e", None),
         ("bound", "T_e_corrected", None),
         ("attack", "T_e_ball", None),
         ("attack", "T_proved", None),
-        ("smooth", "radius_min", None),
+        ("certify", "radius_min", None),
     ],
 )
 def test_a_row_that_nothing_bounds_counts_as_the_worst(path, command, column, counts_as):
@@ -446,7 +446,7 @@ def test_an_allowance_is_absolute_or_a_share_of_the_baselines_figure(tmp_path, a
     ("command", "column"),
     [
         ("max-eps", "eps_max"),
-        ("smooth", "cosine"),
+        ("certify", "cosine"),
         ("attack", "cosine"),
         ("attack", "top_k"),
         ("attack", "ssim"),
@@ -461,7 +461,7 @@ def test_of_what_should_be_large_less_is_worse(tmp_path, command, column):
 
 @pytest.mark.parametrize(
     ("command", "column"),
-    [("bound", "T_e"), ("attack", "T_hat_e"), ("smooth", "radius_min")],
+    [("bound", "T_e"), ("attack", "T_hat_e"), ("certify", "radius_min")],
 )
 def test_of_what_should_be_small_more_is_worse(tmp_path, command, column):
     rows = [[{"index": i, "eps": 0.1, column: value} for i in range(3)] for value in (0.5, 0.6)]
@@ -644,7 +644,7 @@ def test_an_unreadable_baseline_is_an_error(tmp_path):
 
 def test_a_baseline_of_another_command_is_an_error(tmp_path):
     new = write_run(tmp_path / "new.csv", bound_rows([10.0]))
-    old = write_run(tmp_path / "old.csv", [{"index": 0, "eps": 0.1, "cosine": 0.5}], "smooth")
+    old = write_run(tmp_path / "old.csv", [{"index": 0, "eps": 0.1, "cosine": 0.5}], "certify")
     assert compared(new, old, "mean(T_c_deg) 5%")["outcome"] == "error"
 
 
@@ -672,7 +672,7 @@ CLOSED = {  # rules that no rows could fail, or none could meet, by command
         "min(integrated_gradients_top_k) >= 0",
     ),
     "max-eps": ("min(eps_max) >= 0", "count(threshold_kind == angle and threshold_kind == deviation) == 0"),
-    "smooth": ("min(cosine) >= -1", "max(tau) <= 1", "max(angle_deg) <= 180", "min(radius_min) >= 0", "min(C_lower) >= 0"),
+    "certify": ("min(cosine) >= -1", "max(tau) <= 1", "max(angle_deg) <= 180", "min(radius_min) >= 0", "min(C_lower) >= 0"),
 }  # fmt: skip
 OPEN = (
     "max(T_c_deg) <= 179", "max(T_c_deg) < 180", "min(T_e) > 0", "min(c) > 1", "std(T_c_deg) < 90", "mean(T_c_deg) != 20",
@@ -689,7 +689,7 @@ OPEN = (
 def test_a_rule_that_nothing_could_fail_or_meet_is_an_error(path, command, rule):
     numbers = {"bound": ("T_c_deg", "T_c_corrected_deg", "T_e", "margin_radius", "c", "failure")}
     numbers |= {"attack": ("cosine", "kendall", "top_k", "T_hat_c_deg", "ssim"), "max-eps": ("eps_max",)}
-    numbers |= {"smooth": ("cosine", "tau", "angle_deg", "radius_min", "C_lower")}
+    numbers |= {"certify": ("cosine", "tau", "angle_deg", "radius_min", "C_lower")}
     words = {"bound": {"label_kept": "both"}, "attack": {"violated": False, "attack": "top-k"}}
     words |= {"max-eps": {"threshold_kind": "angle", "threshold": 30.0}}
     cells = {**dict.fromkeys(numbers[command], 0.5), **words.get(command, {})}
@@ -758,7 +758,7 @@ def test_an_allowance_that_nothing_could_exceed_is_an_error(tmp_path, allowance,
         ("bound", "T_proved", "proved", True),
         ("attack", "angle_proved_deg", "proved", True),
         ("bound", "T_e_ball", "ball", True),
-        ("smooth", "radius_min", "task", "min-radius"),
+        ("certify", "radius_min", "task", "min-radius"),
     ],
 )
 def test_a_figure_is_without_bound_only_where_it_was_asked_for(path, command, column, key, value):

@@ -24,6 +24,8 @@ def row(index: int, **cells) -> dict:
 
 def write(path: Path, cells: list[dict], command: str = "bound", **manifest) -> Path:
     """A run's two files; `manifest` is what its manifest says otherwise."""
+    own = {column.name for column in COLUMNS[command]}
+    cells = [{name: cell for name, cell in one.items() if name in own} for one in cells]
     path.write_text(to_csv(cells, COLUMNS[command], header=True))
     told = {"schema": 1, "command": command, "identity": {"dataset_sha256": "a", "eps": [0.1]}, "state": "complete"}
     Path(f"{path}.json").write_text(json.dumps(told | {"rows": len(cells)} | manifest))
@@ -37,7 +39,7 @@ def figure(done) -> float:
 def test_a_filter_on_a_radius_that_was_chosen_picks_rows_not_cases(tmp_path):
     cells = [(4.0, 60.0), (2.0, 5.0), (2.0, 5.0), (2.0, 5.0)]
     rows = [row(i, radius=r, angle_deg=angle, radii_tried="2; 4") for i, (r, angle) in enumerate(cells)]
-    path = write(tmp_path / "r.csv", rows, "smooth")
+    path = write(tmp_path / "r.csv", rows, "certify")
     done = attrcert("gate", path, "--require", "mean(angle_deg[radius=4]) <= 30", "--json")
     assert (done.code, figure(done)) == (1, 60.0)
     done = attrcert("gate", path, "--require", "mean(angle_deg[radius=2]) <= 30", "--json")
@@ -428,7 +430,7 @@ def test_a_figure_in_a_row_that_failed_does_not_count(tmp_path):
         ("bound", {"T_e_ball": 1.0}, "max(T_e_ball) <= 20", "T_e_ball: corrected"),
         ("bound", {"T_proved": 1.0}, "max(T_proved) <= 20", "T_proved: proved"),
         ("attack", {"attack": "cosine", "cosine": 0.9}, "min(cosine) >= 0.5", "cosine: empirical"),
-        ("smooth", {"guarantee": "confidence", "cosine": 0.9}, "min(cosine) >= 0.5", "cosine: confidence"),
+        ("certify", {"guarantee": "confidence", "cosine": 0.9}, "min(cosine) >= 0.5", "cosine: confidence"),
         ("max-eps", {"guarantee": "first-order", "eps_max": 0.9}, "min(eps_max) >= 0.5", "eps_max: first-order"),
     ],
 )

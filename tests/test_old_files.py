@@ -1,6 +1,7 @@
 """Files that version 0.1 wrote: resumed, judged, shown and merged as they were meant."""
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -72,3 +73,24 @@ def test_whole_old_files_resume_to_themselves(old):
     gone = {"status"}
     assert all(mine[key] == row[key] for mine, row in zip(after, before, strict=True) for key in row if key not in gone)
     assert [row["status"] for row in after] == ["ok", "vacuous"] * 3
+
+
+def test_certificates_are_those_of_the_command_that_was_called_smooth(old, tmp_path):
+    """Judged against new ones, merged with them, and resumed under today's name."""
+    path, new = old / "smooth.csv", tmp_path / "new.csv"
+    assert attrcert(*COMMANDS["smooth"], "--out", new, "--quiet").code == 0
+    assert json.loads((tmp_path / "new.csv.json").read_text())["command"] == "certify"
+    done = attrcert(
+        "gate", new, "--baseline", path, "--max-regression", "mean(C_hat) 1%", "--require", "min(C_hat) > 0.1"
+    )
+    assert done.code == 0, done.shown
+
+    done = attrcert("report", path, new, "-o", tmp_path / "page.html")
+    assert done.code == 0, done.err
+    assert "attrcert bound --smooth" in (tmp_path / "page.html").read_text()
+
+    assert attrcert("merge", path, "--out", tmp_path / "merged.csv").code == 0
+    assert rows(tmp_path / "merged.csv")[0]["C_hat"] == rows(path)[0]["C_hat"]
+    assert attrcert(*COMMANDS["smooth"], "--out", path, "--resume", "--quiet").code == 0
+    for name in (path, tmp_path / "merged.csv"):
+        assert json.loads(Path(f"{name}.json").read_text())["command"] == "certify"

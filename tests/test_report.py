@@ -303,8 +303,8 @@ def test_the_smallest_radius_is_not_shown_for_runs_that_looked_for_none(tmp_path
         rows = [{"index": i, "status": "vacuous", "eps": 0.1, "radius": 1.0} for i in range(2)]
         rows.append({"index": 2, "status": "ok", "eps": 0.1, "radius": 1.0, "cosine": 0.5})
         paths.append(tmp_path / f"{name}.csv")
-        paths[-1].write_text(to_csv(rows, COLUMNS["smooth"], header=True))
-        Path(f"{paths[-1]}.json").write_text(json.dumps({"command": "smooth", "identity": {"task": "bound"}}))
+        paths[-1].write_text(to_csv(rows, COLUMNS["certify"], header=True))
+        Path(f"{paths[-1]}.json").write_text(json.dumps({"command": "certify", "identity": {"task": "bound"}}))
     (table,) = make_page(paths, title="", most=9, pictures=0).comparisons
     assert [line[1] for line in table.cells] == ["mean(cosine)", "fraction(status == abstained)"]
 

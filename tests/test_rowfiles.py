@@ -296,7 +296,7 @@ def test_rows_of_a_run_that_has_not_ended_have_no_hash(path):
 # versions
 
 NEXT = SCHEMA + 1
-FACT = Column("label_fact", str, "what is known of the label")
+FACT = Column("label_fact", str, "what is known of the label", since=NEXT)
 
 
 @pytest.fixture
@@ -304,11 +304,10 @@ def next_version(monkeypatch) -> tuple[Column, ...]:
     """A version with a column and a setting more; a row of this one's schema says `kept` where it was ok."""
     at = next(i for i, column in enumerate(BOUND) if column.name == "guarantee")
     columns = (*BOUND[:at], FACT, *BOUND[at:])
-    monkeypatch.setattr(schemas, "SINCE", {**schemas.SINCE, "label_fact": NEXT})
     last = {SCHEMA: lambda row: {**row, "label_fact": f"was {row['status']}"}}
     monkeypatch.setattr(schemas, "MIGRATIONS", {**schemas.MIGRATIONS, **last})
     monkeypatch.setattr(schemas, "INTRODUCED", {"trust": (2, "all")})
-    monkeypatch.setattr(schemas, "COLUMNS", {**COLUMNS, "bound": columns})
+    monkeypatch.setitem(COLUMNS, "bound", columns)
     for module in (schemas, manifests):
         monkeypatch.setattr(module, "SCHEMA", NEXT)
         monkeypatch.setattr(module, "SETTINGS", 2)

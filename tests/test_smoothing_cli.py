@@ -112,8 +112,8 @@ def test_rows_have_every_documented_column_a_case_each_and_finite_figures(on, ta
     rows = on(*TASKS[task]).rows
     assert len(rows) == 6 * CASES[task]
     assert [int(row["index"]) for row in rows] == [i for i in range(6) for _ in range(CASES[task])]
-    assert all(list(row) == [column.name for column in COLUMNS["smooth"]] for row in rows)
-    assert finite(rows, "smooth")
+    assert all(list(row) == [column.name for column in COLUMNS["certify"]] for row in rows)
+    assert finite(rows, "certify")
     for row in rows:
         assert row["guarantee"] == "confidence"
         assert (row["rule"], row["confidence"], row["failure"]) == ("tight", "betting", "0.001")

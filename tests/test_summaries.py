@@ -4,7 +4,6 @@ import io
 import json
 import math
 import re
-from dataclasses import asdict
 from decimal import Decimal
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from attrcert.columns import headlines
 from attrcert.reporting.summaries.bounds import Statistic, bound_table, markdown, summarise
 from attrcert.reporting.tables import show
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
@@ -232,9 +232,15 @@ def test_a_narrow_terminal_cuts_no_number(width, T_e, printed):
     assert shown.count(printed) == 8  # mean, median, p95 and max of T_e and of T'_e
 
 
+@pytest.mark.parametrize("name", [column.name for column in headlines("bound")])
+def test_a_sample_that_nothing_bounds_lies_beyond_every_percentile(name):
+    (found,) = summarise([row(0, **{name: 1.0}), row(1, T_e_attained=None, **{name: None})], {}).per_eps
+    assert getattr(found, name) == Statistic(count=1, mean=1.0, median=None, p95=None, max=None)
+
+
 def test_a_summary_can_be_written_as_json_and_has_the_same_figures():
     rows = KINDS["linf"]
-    found = json.loads(json.dumps(asdict(summarise(rows, {"model": "m"}))))
+    found = json.loads(json.dumps(summarise(rows, {"model": "m"}).as_json()))
     assert found["per_eps"][0]["winners"] == {"scaled": 1, "row-sums": 1}
     assert found["per_eps"][0]["T_e"]["mean"] == 2.0
 

@@ -136,18 +136,18 @@ def _as_json(
     run: "Run", rows: "list[Row]", summary: "Summary", verdict: "Verdict | None", *, auc: bool
 ) -> "dict[str, Any]":
     """What the tables show, and every row."""
+    from attrcert.columns import filled
     from attrcert.reporting.gating.verdict_texts import verdict_json
     from attrcert.reporting.summaries.attacks import areas, summarise_attacks
 
-    empty = {column.name: None for column in run.config.columns}
     whole = {
         "identity": run.identity(),
         "summary": _summary_json(run, rows, summary),
-        "rows": [{**empty, **row} for row in rows],
+        "rows": filled(rows, run.config.columns),
     }
     if run.config.command == "attack":
         attacks = summarise_attacks(rows)
-        whole["attacks"] = [asdict(part) for part in attacks]
+        whole["attacks"] = [part.as_json() for part in attacks]
         whole |= {"areas": [asdict(one) for one in areas(attacks)]} if auc else {}
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
@@ -156,8 +156,8 @@ def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[st
     """What the table shows."""
     from attrcert.reporting.summaries.cases import summarise_cases
 
-    if run.config.command not in ("max-eps", "smooth"):
-        return asdict(summary)
+    if run.config.command not in ("max-eps", "certify"):
+        return summary.as_json()
     cases = [part.as_json() for part in summarise_cases(rows)]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from attrcert.saved.rowfiles import RowFile
     from attrcert.settings.computing import RunOptions
 
-DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "smooth": "drawing"}
+DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing"}
 
 
 def compute(

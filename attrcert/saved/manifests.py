@@ -8,19 +8,11 @@ from typing import Any
 
 from attrcert.errors import FileError, ResumeError, UsageError
 from attrcert.saved.files import read_text, reason
-from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, too_new
+from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, of_today, too_new
 
 RUNNING, REPLACING, COMPLETE = "running", "replacing", "complete"  # states that are looked for
-OWN = (
-    "schema",
-    "settings",
-    "command",
-    "identity",
-    "state",
-    "rows",
-    "status",
-    "rows_sha256",
-)  # what it says of its own CSV
+# what it says of its own CSV
+OWN = ("schema", "settings", "command", "identity", "state", "rows", "status", "rows_sha256")
 SIZES = ("batch_size", "chunk")  # that a resumed run goes on with
 UNREADABLE = (OSError, ValueError, RecursionError)
 
@@ -49,7 +41,7 @@ def read_manifest(path: Path) -> dict[str, Any] | None:
         raise UsageError(f"{beside} is not a manifest that attrcert wrote", hint="delete it, or restore it")
     if told := too_new(manifest):
         raise UsageError(f"{path} {told}", hint="use that version, or a later one")
-    return dict(manifest)
+    return of_today(manifest)
 
 
 def manifest_of_run(path: Path, ours: Mapping[str, Any]) -> dict[str, Any] | None:

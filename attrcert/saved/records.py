@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from attrcert.columns import Cell, Column, Row
+from attrcert.columns import Cell, Column, Row, checked
 from attrcert.errors import ResumeError
 from attrcert.foreign import guarded, unguarded
 from attrcert.saved.schemas import columns_at, migrated, schema_of
@@ -31,11 +31,12 @@ def parse(text: str, kind: type) -> Cell:
 
 
 def to_csv(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) -> str:
+    """Every cell of the rows must be declared."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     if header:
         writer.writerow([column.name for column in columns])
-    writer.writerows([render(row.get(column.name)) for column in columns] for row in rows)
+    writer.writerows([render(row.get(column.name)) for column in columns] for row in checked(rows, columns))
     return stream.getvalue()
 
 

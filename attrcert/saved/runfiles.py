@@ -9,7 +9,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, TextIO
 
-from attrcert.columns import COLUMNS, Cell, Column, Row, column_named
+from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, declared
 from attrcert.errors import UsageError
 from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
@@ -17,9 +17,8 @@ from attrcert.saved.records import parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
-CASE = ("attribution", "norm", "eps", "attack", "threshold_kind", "threshold", "radius")  # what a run's cases differ in
-ALWAYS = ("index", "status", "guarantee", *CASE, "radii_tried")
-MARKS = {"smooth": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
+ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
+MARKS = {"certify": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
 
@@ -71,7 +70,7 @@ class RunTable:
     def case_names(self) -> tuple[str, ...]:
         """The columns that tell cases apart."""
         chosen = any(cell is not None for cell in self.cells.get("radii_tried", ()))  # then a radius is a result
-        return tuple(name for name in CASE if name in self.cells and not (name == "radius" and chosen))
+        return tuple(name for name in _case() if name in self.cells and not (name == "radius" and chosen))
 
     @cached_property
     def cases(self) -> Mapping[Case, Sequence[int]]:
@@ -102,9 +101,9 @@ class RunTable:
 
     @property
     def kind(self) -> str:
-        """What was asked for: the command, and the task of a smoothing certificate."""
+        """What was asked for, as it is typed: the command, or the task of a smoothing certificate."""
         task = (self.manifest or {}).get("identity", {}).get("task")
-        return f"{self.command} {task}" if task else self.command
+        return f"{task or ''} --smooth".lstrip() if self.command == "certify" else self.command
 
     @cached_property
     def warnings(self) -> tuple[Warned, ...]:
@@ -116,6 +115,11 @@ class RunTable:
             for one in told
             if one.get("level") == "warn"
         )
+
+
+def _case() -> tuple[str, ...]:
+    """The columns that a run's cases differ in."""
+    return tuple(dict.fromkeys(column.name for column in declared() if column.case))
 
 
 def table_of(
@@ -202,7 +206,7 @@ def _columns(
         )
     if twice := [name for name in header if header.count(name) > 1]:
         raise UsageError(f"{path} has two columns {twice[0]!r}")
-    needed = ALWAYS if "correct" in header else (*ALWAYS, "label", "predicted")  # from which it follows
+    needed = (*ALWAYS, *_case(), *(() if "correct" in header else ("label", "predicted")))  # from which it follows
     names = [name for name in header if wanted is None or name in wanted or name in needed]
     pick = itemgetter(*(header.index(name) for name in names))
     kept: list[tuple[str, ...]] = []

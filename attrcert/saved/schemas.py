@@ -1,21 +1,18 @@
 """What each version of the files has: how rows and settings of an older version read today, and which files are too new.
 
-A new column is a line in `SINCE` and a step in `MIGRATIONS`, with `SCHEMA` one higher; a new setting is a line in `INTRODUCED`,
-with `SETTINGS` one higher. Version 1 is what attrcert 0.1 wrote.
+A new column says `since` which schema it is there and is a step in `MIGRATIONS`, with `SCHEMA` one higher; a new setting is a line in
+`INTRODUCED`, with `SETTINGS` one higher; a command with a new name is a line in `RENAMED`. Version 1 is what attrcert 0.1 wrote.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from attrcert.columns import CLOSING, COLUMNS, Cell, Column, Row, column_named
+from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, with_columns
 
 SCHEMA = 2  # of the columns
 SETTINGS = 1  # of the identity's keys
-SINCE: Mapping[str, int] = {
-    "correct": 2,
-    "T_hat_floor": 2,
-}  # the schema that a column came with, if it is not the first
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
+RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
 INTRODUCED: Mapping[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
 
 
@@ -28,6 +25,12 @@ def _with_correct(row: Row) -> Row:
 
 # from a schema: a row of it as the next one has it
 MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct}
+
+
+def of_today(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest of whatever version under the names that this one has."""
+    command = manifest.get("command")
+    return {**manifest, **({"command": RENAMED[command]} if isinstance(command, str) and command in RENAMED else {})}
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -62,7 +65,7 @@ def _writer(manifest: Mapping[str, Any]) -> str:
 
 def columns_at(columns: Sequence[Column], schema: int) -> tuple[Column, ...]:
     """Those of today's columns that a schema had."""
-    return tuple(column for column in columns if SINCE.get(column.name, 1) <= schema)
+    return tuple(column for column in columns if column.since <= schema)
 
 
 def schema_of(header: Sequence[str], columns: Sequence[Column]) -> int | None:
@@ -83,9 +86,7 @@ def columns_now(header: Sequence[str], command: str) -> tuple[Column, ...]:
     """Today's columns of a run whose CSV has this header, of whatever schema; an attack may have transferred figures too."""
     own = {column.name for column in COLUMNS[command]}
     others = (column_named(name, command) for name in header if name not in own)
-    carried = tuple(column for column in others if column is not None)
-    before_last = len(COLUMNS[command]) - len(CLOSING)
-    return COLUMNS[command][:before_last] + carried + CLOSING
+    return with_columns(command, [column for column in others if column is not None])
 
 
 def is_header(names: Iterable[str]) -> bool:

@@ -19,7 +19,7 @@ class Certifying(Task):
     smoothing: Smoothing
 
     asked: ClassVar[str]  # as manifests tell it
-    command: ClassVar[str] = "smooth"
+    command: ClassVar[str] = "certify"
     work: ClassVar[str] = "attrcert.running.evaluating.smoothing:Certificates"
 
     def check(self) -> None:

@@ -23,7 +23,7 @@ UNBOUNDED = {  # what a usable row counts as, whose cell is empty because nothin
     "bound": _DERIVATIVE,
     "attack": _DERIVATIVE,
     "max-eps": _DERIVATIVE,
-    "smooth": {"cosine": -1.0, "angle_deg": 180.0, "radius_min": math.inf},
+    "certify": {"cosine": -1.0, "angle_deg": 180.0, "radius_min": math.inf},
 }
 RANGES = {  # what the cells of a column can be: the ends of an interval, or all words
     **dict.fromkeys(("T_c_deg", "angle_deg"), (0.0, 180.0)),

@@ -10,18 +10,10 @@ from typing import Any, TypeVar
 from attrcert.columns import guarantees
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.judgements import Refuting, judge_completeness, judge_promises, judge_rule
-from attrcert.reporting.gating.refutations import EVIDENCE, Evidence
+from attrcert.reporting.gating.refutations import Evidence, evidence
 from attrcert.reporting.gating.regressions import judge_allowance, pair_up
 from attrcert.reporting.gating.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
-from attrcert.reporting.gating.verdicts import (
-    Judgement,
-    Outcome,
-    Verdict,
-    Waiver,
-    attempt,
-    findings,
-    refused,
-)
+from attrcert.reporting.gating.verdicts import Judgement, Outcome, Verdict, Waiver, attempt, findings, refused
 from attrcert.saved.files import read_text
 from attrcert.saved.runfiles import RunTable, read_table
 from attrcert.vocabulary import Guarantee, nearest
@@ -166,7 +158,7 @@ def _parsed(demands: Sequence[Demand], parse: Callable[..., T]) -> tuple[list[T]
 
 
 def _tables(paths: Sequence[Path], figures: Sequence[Figure]) -> tuple[list[RunTable], list[Judgement]]:
-    wanted = {*EVIDENCE, *(name for figure in figures for name in figure.columns)}
+    wanted = {*evidence(), *(name for figure in figures for name in figure.columns)}
     good, bad = [], []
     for path in paths:
         try:

@@ -2,22 +2,25 @@
 
 from collections.abc import Iterable
 
-from attrcert.columns import Row
+from attrcert.columns import Row, verdicts
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Guarantee
 
 
 def broken(rows: Iterable[Row]) -> list[Row]:
     """The rows with a bound that was promised, by proof or with confidence, and exceeded."""
-    return [row for row in rows if row.get("violated_proved") or (_confident(row) and row.get("violated"))]
+    flags = [(flag.name, bound.guarantee) for flag, bound in verdicts()]
+    return [row for row in rows if any(row.get(flag) and _promised(guarantee, row) for flag, guarantee in flags)]
 
 
-def _confident(row: Row) -> bool:
-    return row.get("guarantee") == Guarantee.CONFIDENCE
+def _promised(guarantee: str | None, row: Row) -> bool:
+    """By the bound itself, or by a row whose first-order bound holds with confidence."""
+    confident = row.get("guarantee") == Guarantee.CONFIDENCE and guarantee == Guarantee.FIRST_ORDER
+    return confident or guarantee in (Guarantee.PROVED, Guarantee.CONFIDENCE)
 
 
 def exceeded(table: RunTable) -> int:
     """How many rows of a run have such a bound."""
-    names = [name for name in ("guarantee", "violated", "violated_proved") if name in table.cells]
+    names = [name for name in ("guarantee", *(flag.name for flag, _ in verdicts())) if name in table.cells]
     rows = zip(*(table.cells[name] for name in names), strict=True)
     return len(broken(dict(zip(names, row, strict=True)) for row in rows))

@@ -10,29 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from attrcert.columns import Cell, guarantees
+from attrcert.columns import DEGREES, Cell, Column, declared, guarantees, verdicts
 from attrcert.reporting.gating.rules import Figure
 from attrcert.reporting.gating.selections import Selection, measured, statistic
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Guarantee
 
-DEVIATIONS = ("T_e", "T_e_corrected", "T_e_ball", "T_e_label", "T_proved", "T_e_scaled", "T_e_rowsums", "T_e_corollary")
-ANGLES = ("T_c_deg", "T_c_corrected_deg", "angle_proved_deg")
-INVERTED = "eps_max"  # the size of a ball in which a threshold is kept
-EVIDENCE = (  # columns that are read beside the judged ones
-    "T_hat_e", "T_hat_c_deg", "T_hat_floor", "violated", "violated_proved", "g_norm", "label", "predicted", "target",
-)  # fmt: skip
+THRESHOLD = "threshold"  # what a figure bounds that is the size of a ball
 # what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
 MAP_ROUNDING = {"float32": 2e-6, "float64": 1e-13}
 SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
 MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
 DATA = ("dataset_sha256", "resize", "crop", "channels")
-NAMES = {
-    "checkpoint_sha256": "checkpoint",
-    "arch_sha256": "arch",
-    "dataset_sha256": "dataset",
-}  # where nothing was hashed
+# where nothing was hashed
+NAMES = {"checkpoint_sha256": "checkpoint", "arch_sha256": "arch", "dataset_sha256": "dataset"}
 WORST = 5  # samples that are named
 
 
@@ -98,6 +90,12 @@ class _Reached:
         return self.figure(claim) - claim.limit if self.figure(claim) > allowed else 0.0
 
 
+def evidence() -> set[str]:
+    """The columns that are read beside the judged ones."""
+    told = {name for column in declared() for name in (column.bounds, column.judges and column.name) if name}
+    return {*told, "T_hat_floor", "g_norm", "label", "predicted", "target"}
+
+
 class Evidence:
     """What the attacks in some runs reached."""
 
@@ -145,9 +143,15 @@ class _Attacks:
             found.setdefault(int(cells["index"][place] or 0), []).append(one)
         return found
 
+    @cached_property
+    def _verdicts(self) -> Sequence[Cell] | None:
+        """Of a bound that every run has."""
+        always = (flag.name for flag, bound in verdicts() if bound.asked is None)
+        return next((self.table.cells[name] for name in always if name in self.table.cells), None)
+
     def _comparable(self, place: int) -> bool:
-        if "violated" in self.table.cells:
-            return self.table.cells["violated"][place] is not None
+        if self._verdicts is not None:
+            return self._verdicts[place] is not None
         return _identity(self.table).get("measure_on") == "twin"
 
     def speaks_of(self, table: RunTable) -> bool:
@@ -200,28 +204,29 @@ def _cell(table: RunTable, name: str, place: int) -> Cell:
     return None if column is None else column[place]
 
 
-def _claim(table: RunTable, name: str, place: int) -> _Claim | None:
+def _claim(table: RunTable, column: Column, place: int) -> _Claim | None:
     """What a cell claims; None where it is empty or claims nothing about the moved map."""
-    cell, index = _cell(table, name, place), int(table.cells["index"][place] or 0)
+    cell, index = _cell(table, column.name, place), int(table.cells["index"][place] or 0)
     if cell is None or table.failed[place]:
         return None
-    if name == INVERTED:
+    if column.bounds == THRESHOLD:
         kind, threshold = _cell(table, "threshold_kind", place), float(_cell(table, "threshold", place) or 0)
         if kind == "cosine-distance":
             kind, threshold = "angle", math.degrees(math.acos(1 - min(max(threshold, 0.0), 2.0)))
         return _Claim(index, float(cell), kind == "angle", threshold) if kind in ("angle", "deviation") else None
     size = _cell(table, "eps", place)
-    return None if size is None else _Claim(index, float(size), name in ANGLES, float(cell))
+    return None if size is None else _Claim(index, float(size), column.unit == DEGREES, float(cell))
 
 
 def _refutation(
     figure: Figure, name: str, selection: Selection, table: RunTable, attacks: Sequence[_Attacks]
 ) -> Refutation | None:
-    if name not in (*DEVIATIONS, *ANGLES) and not (name == INVERTED and table.command == "max-eps"):
+    column = table.column(name)
+    if column is None or not column.bounds:
         return None
     beaten: dict[int, tuple[float, _Claim, _Reached]] = {}  # by place in the selection
     for number, place in enumerate(selection.places):
-        claim = _claim(table, name, place)
+        claim = _claim(table, column, place)
         if claim is None:
             continue
         hits = [(one.excess(claim), claim, one) for part in attacks for one in part.on(table, place, claim)]
@@ -235,15 +240,15 @@ def _refutation(
     told = guarantees(name, table.command, table.cells.get("guarantee", ()))
     return Refutation(
         column=name,
-        claim=name if name != INVERTED else f"the threshold within {INVERTED}",
+        claim=name if column.bounds != THRESHOLD else f"the threshold within {name}",
         run=table.name,
         samples=len(beaten),
         judged=len(selection),
         excess=beaten[gravest[0]][0],
-        unit=" degrees" if claim.turned else "",
+        unit=f" {DEGREES}" if claim.turned else "",
         by=tuple(_sources(one for _, _, one in beaten.values())),
         worst=tuple((selection.indices[number], _against(*beaten[number][1:])) for number in gravest[:WORST]),
-        put_in=_put_in(figure, selection, {number: one.figure(claim) for number, (_, claim, one) in beaten.items()}),
+        put_in=_put_in(figure, column, selection, {n: one.figure(claim) for n, (_, claim, one) in beaten.items()}),
         promised=bool({Guarantee.PROVED, Guarantee.CONFIDENCE} & set(told)),
     )
 
@@ -252,9 +257,9 @@ def _against(claim: _Claim, one: _Reached) -> str:
     return f"{one.figure(claim):.4g} against {claim.limit:.4g}"
 
 
-def _put_in(figure: Figure, selection: Selection, reached: Mapping[int, float]) -> float | None:
+def _put_in(figure: Figure, column: Column, selection: Selection, reached: Mapping[int, float]) -> float | None:
     """The statistic with what attacks reached in place of what they exceeded."""
-    if figure.column is None or figure.column == INVERTED:
+    if figure.column is None or column.bounds == THRESHOLD:
         return None
     values = selection.values.copy()
     values[list(reached)] = list(reached.values())

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from attrcert.columns import verdicts
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.judgements import Refuted, Refuting, check_enough, finite
 from attrcert.reporting.gating.possibilities import check_can_worsen
@@ -28,14 +29,7 @@ RESAMPLES, FEWEST, COVERED = 2000, 500, 0.95
 WORK = 10_000_000  # numbers that a bootstrap draws at most; with more samples it draws fewer resamples
 SEED = 0
 MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", "mean", "std", "output", "classes")
-HOW = (
-    "seed",
-    "dtype",
-    "metric",
-    "transfer",
-    "save_deltas",
-    "dataset",
-)  # no figure's meaning depends on these
+HOW = ("seed", "dtype", "metric", "transfer", "save_deltas", "dataset")  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
         "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
@@ -215,7 +209,7 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
 def _is_fault(term: Comparison) -> bool:
     """Whether what is counted is a fault: an exceeded bound, or a status that is not ok."""
     value = term.value.text.lower() if term.value else "true"
-    if term.column.startswith("violated"):
+    if term.column in {flag.name for flag, _ in verdicts()}:
         return (value == "true") is (term.comparator in ("", "=="))
     return term.column == "status" and (value != Status.OK) is (term.comparator == "==")
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
+from attrcert.columns import DEGREES, unit_of
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
 from attrcert.vocabulary import nearest
@@ -133,8 +134,8 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     comparator = reader.comparator(f"after {figure.text}")
     token, limit = reader.peek, reader.limit()
     reader.end()
-    if token.text.endswith("%") and (figure.column or "").endswith("_deg"):
-        raise reader.error(f"{figure.column} is in degrees, of which there is no percentage", token.place)
+    if token.text.endswith("%") and unit_of(figure.column or "") == DEGREES:
+        raise reader.error(f"{figure.column} is in {DEGREES}, of which there is no percentage", token.place)
     return Rule(figure, comparator, limit, text, name or text, reason)
 
 

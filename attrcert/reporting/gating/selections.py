@@ -366,7 +366,7 @@ def _elsewhere(name: str, columns: Collection[str]) -> str:
     """Where a column is that these files have not."""
     commands = [command for command in COLUMNS if column_named(name, command)]
     if commands:
-        named = {"smooth": "--smooth"}
+        named = {"certify": "--smooth"}
         return f"it is a column of {' and '.join(named.get(command, f'`attrcert {command}`') for command in commands)}"
     near = nearest(name, {*columns, *THRESHOLDS})
     return f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}"

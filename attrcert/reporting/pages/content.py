@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attrcert.columns import Row, column_named
+from attrcert.columns import COLUMNS, Row, column_named, headlines
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.gating.regressions import differing_keys
@@ -20,7 +20,7 @@ from attrcert.reporting.summaries.overviews import overview_of_file
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.runfiles import RunTable, read_table
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import Guarantee, Status
 
 PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.PROVED: "T_proved and its angle hold for every perturbation in the ball, whatever an attack does.",
@@ -30,13 +30,7 @@ PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.FIRST_ORDER: "T_e and T_c bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
     Guarantee.EMPIRICAL: "T_hat figures are what an attack reached: the true worst case is at least that.",
 }
-_BOUNDS = ("mean(T_e)", "p95(T_c_deg)", "mean(T_proved)", "p95(angle_proved_deg)", "fraction(status == vacuous)")
-COMPARED = {  # what is put side by side, by command
-    "bound": _BOUNDS,
-    "attack": (*_BOUNDS, "mean(T_hat_e)", "mean(T_hat_c_deg)", "mean(tightness)", "fraction(violated)", "mean(top_k)"),
-    "max-eps": ("mean(eps_max)", "p5(eps_max)"),
-    "smooth": ("mean(eps_max)", "mean(cosine)", "mean(radius_min)", "fraction(status == abstained)"),
-}
+FAULTS = {"bound": Status.VACUOUS, "attack": Status.VACUOUS, "certify": Status.ABSTAINED}  # that runs are compared by
 
 
 @dataclass(frozen=True)
@@ -157,10 +151,8 @@ def _part(run: _Run) -> Part:
 def _promises(run: _Run) -> list[tuple[str, str]]:
     """What the figures of these rows promise, the strongest first."""
     present = {str(row["guarantee"]) for row in run.rows if row.get("guarantee")}
-    if run.table.command == "attack":
-        present.add(Guarantee.EMPIRICAL)
-    if run.table.command in ("bound", "attack"):
-        present |= {Guarantee.FIRST_ORDER, Guarantee.CORRECTED}
+    told = {name for row in run.rows for name in row}
+    present |= {str(column.guarantee) for column in headlines(run.table.command) if column.name in told}
     return [(guarantee.value, PLAIN[guarantee]) for guarantee in Guarantee if guarantee in present]
 
 
@@ -185,10 +177,20 @@ def _alike(runs: Sequence[_Run]) -> list[tuple[str, list[_Run]]]:
     return [(command, group) for command, group in groups.items() if len(group) > 1]
 
 
+def compared(command: str) -> list[str]:
+    """The figures that are put side by side: what is bounded, how often nothing is, and what was reached."""
+    columns = sorted((column for column in COLUMNS[command] if column.compared), key=lambda one: one.rank)
+    texts = [(column, f"{statistic}({column.name})") for column in columns for statistic in column.compared]
+    bounded = [text for column, text in texts if column.guarantee and not column.reached]
+    faults = [f"fraction(status == {FAULTS[command]})"] if command in FAULTS else []
+    return [*bounded, *faults, *(text for _, text in texts if text not in bounded)]
+
+
 def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     """A line per case and figure, in the words of gate rules, a column per run."""
     command = runs[0].table.command
-    figures = [parse_figure(text) for text in COMPARED[command]]
+    texts = compared(command)
+    figures = [parse_figure(text) for text in texts]
     lines: dict[str, dict[str, dict[str, str]]] = {}
     for run in runs:
         for figure in figures:
@@ -200,12 +202,10 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     cells = [
         (case if not number else "", text, *(values.get(run.name, "-") for run in runs))
         for case, of_case in lines.items()
-        for number, (text, values) in enumerate(
-            sorted(of_case.items(), key=lambda item: COMPARED[command].index(item[0]))
-        )
+        for number, (text, values) in enumerate(sorted(of_case.items(), key=lambda item: texts.index(item[0])))
     ]
     return TextTable(
-        title=f"attrcert {kind.removeprefix('smooth ')}{' --smooth' if command == 'smooth' else ''}",
+        title=f"attrcert {kind}",
         facts=(),
         header=("where", "figure", *(run.name for run in runs)),
         cells=tuple(cells),

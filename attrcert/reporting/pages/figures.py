@@ -13,19 +13,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
-from attrcert.columns import Row
-from attrcert.vocabulary import Status
+from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
+from attrcert.vocabulary import Guarantee, Status
 
-COLOURS = (
-    "#3f87c6",
-    "#e0813c",
-    "#2fa37c",
-    "#b65fa5",
-    "#c7a02c",
-    "#7b80d4",
-    "#d3566a",
-    "#57a8a0",
-)  # on white and on black
+# on white and on black
+COLOURS = ("#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0")
 STATUS_COLOURS = {
     Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",
@@ -115,9 +107,10 @@ class Plot:
 
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
-    makers = (_scatter, _proved_scatter, _distributions, _angles, _tightness, _statuses)
+    makers = (_distributions, _angles, _tightness, _statuses)
     named = [replace(run, name=_legible(run.name)) for run in runs]
-    return tuple(plot for make in makers if (plot := make(named)) is not None)
+    found = (*_scatters(named), *(make(named) for make in makers))
+    return tuple(plot for plot in found if plot is not None)
 
 
 def _legible(name: str) -> str:
@@ -126,23 +119,26 @@ def _legible(name: str) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
-def _scatter(runs: Sequence[RunRows]) -> Plot | None:
-    return _against(
-        runs, "T_e", "scatter", "What attacks reach, against the first-order bound",
-        "A point per sample, eps and attack. Above the diagonal the attack exceeded T_e: it bounds the linearised attribution only.",
-    )  # fmt: skip
+ABOVE = {  # what points above the diagonal say of a bound
+    Guarantee.PROVED: "{} holds for every perturbation in the ball: no point may lie above the diagonal.",
+    Guarantee.FIRST_ORDER: "Above the diagonal the attack exceeded {}: it bounds the linearised attribution only.",
+}
+ESTIMATED = "Above the diagonal the attack exceeded {}: it is an estimate."
 
 
-def _proved_scatter(runs: Sequence[RunRows]) -> Plot | None:
-    return _against(
-        runs, "T_proved", "scatter-proved", "What attacks reach, against the proved bound",
-        "A point per sample, eps and attack. T_proved holds for every perturbation in the ball: no point may lie above the diagonal.",
-    )  # fmt: skip
+def _scatters(runs: Sequence[RunRows]) -> Iterable[Plot | None]:
+    """Every drawn bound of how far a map moves, against that."""
+    drawn = [bound for _, bound in verdicts() if bound.axis]
+    for number, bound in enumerate(drawn):
+        name = "scatter" if not number else f"scatter-{bound.name.removeprefix('T_').replace('_', '-')}"
+        yield _against(runs, bound, name)
 
 
-def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption: str) -> Plot | None:
+def _against(runs: Sequence[RunRows], column: Column, name: str) -> Plot | None:
+    bound, reached, promised = column.name, column.bounds, column.promised
+    above = ABOVE.get(promised, ESTIMATED) if promised else ESTIMATED
     series = {
-        label: [(x, y) for x, y in _pairs(rows, bound, "T_hat_e") if x > 0 and y > 0]
+        label: [(x, y) for x, y in _pairs(rows, bound, reached) if x > 0 and y > 0]
         for label, rows in _split(runs, "attack")
     }
     series = {label: points for label, points in series.items() if points}
@@ -159,14 +155,14 @@ def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption
             )  # fmt: skip
         whole = np.array([point for points in series.values() for point in points])
         low, high = whole.min() / 1.3, whole.max() * 1.3
-        axes.plot([low, high], [low, high], color=mpl.rcParams["text.color"], linewidth=1, label=f"T_hat_e = {bound}")
+        axes.plot([low, high], [low, high], color=mpl.rcParams["text.color"], linewidth=1, label=f"{reached} = {bound}")
         axes.set(
             xscale="log",
             yscale="log",
             xlim=(low, high),
             ylim=(low, high),
             xlabel=f"bound {bound}",
-            ylabel="reached T_hat_e",
+            ylabel=f"reached {reached}",
         )
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -174,32 +170,20 @@ def _against(runs: Sequence[RunRows], bound: str, name: str, title: str, caption
             axis.set_minor_formatter(NullFormatter())
         axes.legend(loc="upper left")
 
-    return Plot(name, title, caption, draw, (6.2, 5.2))
-
-
-FIGURES = {  # column -> axis label
-    "T_c_deg": "first-order angle T_c, degrees",
-    "angle_proved_deg": "proved angle, degrees",
-    "T_e": "first-order bound T_e",
-    "T_proved": "proved bound T_proved",
-    "eps_max": "largest eps that keeps the threshold",
-    "cosine": "certified cosine",
-    "radius_min": "smallest certified radius",
-}
-LEAST = ("cosine",)  # a sample without it counts below all others
-LIMITED = {"T_c_deg": 180.0, "angle_proved_deg": 180.0}  # where nothing follows the curve ends below 1
+    title = f"What attacks reach, against the {column.guarantee} bound"
+    return Plot(name, title, f"A point per sample, eps and attack. {above.format(bound)}", draw, (6.2, 5.2))
 
 
 def _distributions(runs: Sequence[RunRows]) -> Plot | None:
-    panels = {}
-    for column in FIGURES:
-        having = [run for run in runs if column != "cosine" or run.command == "smooth"]  # an attack's is no bound
-        if series := _values(having, column):
-            panels[column] = series
-    if "T_c_deg" in panels:
-        panels.pop("T_e", None)
-    if "angle_proved_deg" in panels:
-        panels.pop("T_proved", None)
+    drawn = {column.name: column for column in sorted(declared(), key=lambda one: one.rank) if column.axis}
+    others = {column.name for column in declared() if not column.axis}  # an attack's cosine is no bound
+    found = {}
+    for name, column in drawn.items():
+        having = [run for run in runs if name not in others or column in COLUMNS[run.command]]
+        if series := _values(having, name):
+            found[name] = series
+    told = {drawn[name].follows for name in found}  # by the angle that follows from it
+    panels = {drawn[name]: series for name, series in found.items() if name not in told}
     if not panels:
         return None
 
@@ -209,12 +193,13 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
             axes.remove()
         for axes, (column, series) in zip(grid.flat, panels.items(), strict=False):
             for label, (place, style, values, total) in series.items():
-                missing = total - len(values) if column in LEAST else 0
+                below = column.worse == "down" and column.lacking is not None  # where a sample without it counts
+                missing = total - len(values) if below else 0
                 heights = (missing + np.arange(len(values) + 1)) / total
                 axes.step(
                     [values[0], *values], heights, where="post", label=label, color=_colour(place), linestyle=style
                 )
-            axes.set(xlabel=FIGURES[column], ylabel="share of samples", ylim=(0, 1.02))
+            axes.set(xlabel=column.axis, ylabel="share of samples", ylim=(0, 1.02))
             axes.legend(fontsize=8)
 
     caption = (
@@ -259,18 +244,15 @@ def _cases(run: RunRows) -> Iterable[tuple[str, list[Row]]]:
 
 def _angles(runs: Sequence[RunRows]) -> Plot | None:
     """Medians over samples with the middle half, for figures of at least two eps."""
-    lines = {
-        "T_c_deg": ("first-order T_c", "-"),
-        "angle_proved_deg": ("proved", "--"),
-        "T_hat_c_deg": ("reached T_hat_c", ":"),
-    }
+    columns = sorted((column for column in COLUMNS["attack"] if column.curve), key=lambda one: one.rank)
     curves = []
     for place, run in enumerate(runs):
-        for column, (word, style) in lines.items():
+        for number, column in enumerate(columns):
             points = _curve(run.usable, column)
             if len(points) > 1:
-                label = f"{run.name}: {word}" if len(runs) > 1 else word
-                curves.append((label, style, place if len(runs) > 1 else list(lines).index(column), points))
+                label = f"{run.name}: {column.curve}" if len(runs) > 1 else column.curve
+                style = STYLES[number % len(STYLES)]
+                curves.append((label, style, place if len(runs) > 1 else number, points))
     if not curves:
         return None
 
@@ -290,13 +272,13 @@ def _angles(runs: Sequence[RunRows]) -> Plot | None:
     return Plot("angles", "Angle against eps", caption, draw)
 
 
-def _curve(rows: Sequence[Row], column: str) -> list[tuple[float, float, float, float]]:
+def _curve(rows: Sequence[Row], column: Column) -> list[tuple[float, float, float, float]]:
     """eps, median and quartiles; of each sample the worst of the attacks."""
     worst: dict[Any, dict[Any, float]] = {}
-    if not any(row.get(column) is not None for row in rows):
+    if not any(row.get(column.name) is not None for row in rows):
         return []
     for row in rows:
-        cell = LIMITED.get(column) if row.get(column) is None else row[column]
+        cell = column.lacking if row.get(column.name) is None else row[column.name]
         if row.get("eps") is not None and isinstance(cell, int | float):
             of_eps = worst.setdefault(row["eps"], {})
             of_eps[row["index"]] = max(of_eps.get(row["index"], 0.0), float(cell))

@@ -4,24 +4,30 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from attrcert.columns import Cell, Column, Row, column_named
+from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, declared
 from attrcert.reporting.summaries.cases import asked_for
-from attrcert.vocabulary import round_down, round_up
+from attrcert.vocabulary import Guarantee, round_down, round_up
 
-RANKED = {"bound": ("angle_proved_deg", "T_c_deg"), "attack": ("T_hat_c_deg",), "max-eps": ("eps_max",)}
-FIRST = (
-    "index", "label", "predicted", "status", "eps", "attack", "threshold_kind", "threshold", "radius", "T_c_deg",
-    "angle_proved_deg", "T_hat_c_deg", "T_e", "T_proved", "T_hat_e", "tightness", "violated", "cosine", "angle_deg", "eps_max",
-    "radius_min", "g_norm", "message",
-)  # fmt: skip
+STRONGEST = (
+    Guarantee.EMPIRICAL,
+    OF_ROW,
+    *Guarantee,
+)  # what was reached, what was asked for, what was proved, what was estimated
+
+
+def first_columns() -> tuple[str, ...]:
+    """The columns that a page shows first, in their order."""
+    placed = {column.name: column.place for column in declared() if column.place is not None}
+    return tuple(sorted(placed, key=lambda name: placed[name]))
 
 
 def ranking(command: str, rows: Sequence[Row]) -> str:
     """The column by which rows are the worst: what was proved before what was estimated."""
-    if command == "smooth":
+    if command == "certify":
         return asked_for(rows)
-    names = RANKED[command]
-    return next((name for name in names if any(row.get(name) is not None for row in rows)), names[-1])
+    leading = [column for column in COLUMNS[command] if column.leads and column.guarantee]
+    names = [column.name for column in sorted(leading, key=lambda one: STRONGEST.index(one.guarantee or OF_ROW))]
+    return next((name for name in names if any(row.get(name) is not None for row in rows)), names[0])
 
 
 def badness(row: Row, column: str, command: str) -> tuple[int, float]:
@@ -79,7 +85,8 @@ def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
         (run, row) for run, share in zip(runs, shares, strict=True) for row in worst_rows(run.command, run.rows, share)
     ]
     names = [name for name in _columns(runs) if any(row.get(name) is not None for _, row in picked)]
-    same = {name for name in names if name not in FIRST and len({str(row.get(name)) for _, row in picked}) == 1}
+    first = first_columns()
+    same = {name for name in names if name not in first and len({str(row.get(name)) for _, row in picked}) == 1}
     columns = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
     cells = tuple(tuple(_shown(name, row, run) for name in columns) for run, row in picked)
     total = sum(len(run.rows) for run in runs)
@@ -87,7 +94,7 @@ def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
     return SampleTable(
         columns=columns,
         meanings={name: _meaning(name, runs) for name in columns},
-        first=frozenset({"run", *FIRST}),
+        first=frozenset({"run", *first}),
         numeric=frozenset(
             name for name, column in zip(columns, zip(*cells, strict=True), strict=True) if _numeric(column)
         ),
@@ -116,7 +123,8 @@ def _numeric(column: Sequence[Shown]) -> bool:
 
 def _columns(runs: Sequence[RankedRun]) -> list[str]:
     present = dict.fromkeys(name for run in runs for row in run.rows for name in row)
-    return [*(name for name in FIRST if name in present), *(name for name in present if name not in FIRST)]
+    first = first_columns()
+    return [*(name for name in first if name in present), *(name for name in present if name not in first)]
 
 
 def _meaning(name: str, runs: Sequence[RankedRun]) -> str:

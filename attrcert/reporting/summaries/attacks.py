@@ -1,17 +1,16 @@
 """The summary of an `attack` run, as the papers' tables: per eps and attack, what was reached beside what was bounded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import fsum
 
-from attrcert.columns import COLUMNS, METRIC_COLUMNS, Cell, Row, column_named
-from attrcert.reporting.summaries.bounds import Summary, TextTable, counts_text
+from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Cell, Column, Row, column_named, headlines, verdicts
+from attrcert.reporting.summaries.bounds import ByColumn, Summary, TextTable, counts_text, figures, mean, number, shown
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 TARGET = "target left"  # of the way to the target map, with manipulate
-REACHED = ("euclidean", "degrees")  # metrics that the first table shows
 
 
 @dataclass(frozen=True)
@@ -24,24 +23,17 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class AttackSummary:
-    """All samples at one eps under one attack; means over every sample that has the figure."""
+class AttackSummary(ByColumn):
+    """All samples at one eps under one attack: `bounds` and other headline `figures`, means over every sample that has the figure."""
 
     eps: float
     attack: str
     samples: int
     label_changed: int
-    T_sampled: float | None
-    T_hat_e: float | None
-    T_e: Outside
-    T_e_corrected: Outside
-    T_e_ball: Outside
-    T_proved: Outside
+    bounds: dict[str, Outside]
+    figures: dict[str, float | None]
     looseness: float | None
-    angle_proved_deg: float | None
     tightness: float | None
-    T_hat_c_deg: float | None
-    T_c_deg: float | None
     vacuous: int
     angles: int
     noise: int
@@ -51,10 +43,15 @@ class AttackSummary:
     transferred: dict[str, float]
 
     @property
-    def figures(self) -> dict[str, float]:
-        """Everything that was reached, by name."""
-        reached = {"T_hat_e": self.T_hat_e, "T_hat_c": self.T_hat_c_deg, **self.metrics, **self.transferred}
-        return {name: value for name, value in reached.items() if value is not None}
+    def reached(self) -> dict[str, float]:
+        """All that was measured, by name."""
+        first = {column.title: self.figures[column.name] for column in METRIC_COLUMNS.values() if column.headline}
+        whole = {**first, **self.metrics, **self.transferred}
+        return {name: value for name, value in whole.items() if value is not None}
+
+    def mean(self, name: str) -> float | None:
+        """Of a headline figure."""
+        return self.bounds[name].mean if name in self.bounds else self.figures[name]
 
 
 def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
@@ -62,12 +59,13 @@ def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
     groups: dict[tuple[Cell, Cell], list[Row]] = {}
     for row in rows:
         groups.setdefault((row["eps"], row.get("attack")), []).append(row)
-    return tuple(_group(_number(eps), str(attack), group) for (eps, attack), group in groups.items())
+    return tuple(_group(number(eps), str(attack), group) for (eps, attack), group in groups.items())
 
 
 def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if metric not in REACHED]
+    columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
+    others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]
     others.append((TARGET, "target_left"))
     own = {column.name for column in COLUMNS["attack"]}
     extra = dict.fromkeys(name for row in usable for name in row if column_named(name, "attack") and name not in own)
@@ -76,17 +74,10 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         attack=attack,
         samples=len(rows),
         label_changed=sum(row["status"] == "label-changed" for row in rows),
-        T_sampled=_mean(usable, "T_sampled"),
-        T_hat_e=_mean(usable, "T_hat_e"),
-        T_e=_outside(usable, "T_e", "violated"),
-        T_e_corrected=_outside(usable, "T_e_corrected", "violated_corrected"),
-        T_e_ball=_outside(usable, "T_e_ball", "violated_ball"),
-        T_proved=_outside(usable, "T_proved", "violated_proved"),
-        looseness=_mean_ratio([row for row in usable if row.get("violated_proved") is not None], "T_proved", "T_hat_e"),
-        angle_proved_deg=_mean(usable, "angle_proved_deg"),
+        bounds={c.name: _outside(usable, c.name, flags.get(c.name)) for c in columns if _is_deviation(c)},
+        figures={c.name: _mean(usable, c.name) for c in columns if not _is_deviation(c)},
+        looseness=_looseness(usable),
         tightness=_mean(usable, "tightness"),
-        T_hat_c_deg=_mean(usable, "T_hat_c_deg"),
-        T_c_deg=_mean(usable, "T_c_deg"),
         vacuous=sum(row.get("T_c_deg") is None for row in usable),
         angles=sum(row.get("T_c_deg") is not None for row in usable),
         noise=sum(_is_noise(row) for row in usable),
@@ -97,90 +88,102 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     )
 
 
+def _is_deviation(column: Column) -> bool:
+    """Whether a headline bounds how far the map moves."""
+    return not column.reached and column.unit != DEGREES
+
+
+def _looseness(rows: Sequence[Row]) -> float | None:
+    """How many times the proved bound is what the attack reached."""
+    flag, bound = _proved()
+    compared = [row for row in rows if row.get(flag.name) is not None and row.get(bound.name) is not None]
+    return mean([number(row[bound.name]) / number(row[bound.bounds]) for row in compared if row.get(bound.bounds)])
+
+
+def _proved() -> tuple[Column, Column]:
+    """The proved bound that attacks are compared with, behind its verdict."""
+    return next(pair for pair in verdicts() if pair[1].guarantee is Guarantee.PROVED)
+
+
 def _is_noise(row: Row) -> bool:
     """Whether rounding alone may have made what the attack reached."""
     reached, floor = row.get("T_hat_e"), row.get("T_hat_floor")
-    return reached is not None and floor is not None and 0 < _number(reached) <= _number(floor)
+    return reached is not None and floor is not None and 0 < number(reached) <= number(floor)
 
 
-def _outside(rows: Sequence[Row], name: str, flag: str) -> Outside:
-    compared = [row for row in rows if row.get(flag) is not None]
-    return Outside(_mean(rows, name), sum(bool(row[flag]) for row in compared), len(compared))
+def _outside(rows: Sequence[Row], name: str, flag: str | None) -> Outside:
+    verdicts = [row[flag] for row in rows if flag and row.get(flag) is not None]
+    return Outside(_mean(rows, name), sum(map(bool, verdicts)), len(verdicts))
 
 
 def _mean(rows: Sequence[Row], name: str) -> float | None:
-    values = [_number(row[name]) for row in rows if row.get(name) is not None]
-    return fsum(values) / len(values) if values else None
-
-
-def _mean_ratio(rows: Sequence[Row], name: str, of: str) -> float | None:
-    ratios = [_number(row[name]) / _number(row[of]) for row in rows if row.get(name) is not None and row.get(of)]
-    return fsum(ratios) / len(ratios) if ratios else None
-
-
-def _number(cell: Cell) -> float:
-    assert isinstance(cell, int | float)
-    return float(cell)
+    return mean(figures(rows, name))
 
 
 def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bool) -> tuple[TextTable, ...]:
     """What was reached beside what was bounded; the other metrics; and the areas over eps if asked for."""
     tables = [_reached(summary, attacks)]
     if any(part.metrics for part in attacks):
-        tables.append(_metrics(attacks))
+        title = "Metrics between the maps at x and at the attacked point, means (empirical)"
+        tables.append(_means(title, attacks, [part.metrics for part in attacks]))
     if any(part.transferred for part in attacks):
-        tables.append(_transferred(attacks))
+        title = "The same perturbations measured on other attributions, means (empirical)"
+        tables.append(_means(title, attacks, [part.transferred for part in attacks]))
     if auc:
         tables.append(_areas(attacks))
     return tuple(tables)
 
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
-    with_ball = any(part.T_e_ball.mean is not None for part in attacks)
-    with_proof = any(part.T_proved.mean is not None for part in attacks)
-    more_headers = (("T_ball [outside]",) if with_ball else ()) + (("T_proved [outside]",) if with_proof else ())
-    lines = []
-    for part in attacks:
-        more = (*((part.T_e_ball,) if with_ball else ()), *((part.T_proved,) if with_proof else ()))
-        bounds = (part.T_e, part.T_e_corrected, *more)
-        lines.append(
-            (
-                f"{part.eps:.4g}",
-                part.attack,
-                _down(part.T_sampled),
-                _down(part.T_hat_e),
-                *(_against(bound) for bound in bounds),
-                _down(part.tightness),
-                *((_up(part.looseness),) if with_proof else ()),
-                _degrees(part.T_hat_c_deg, round_down),
-                _degrees(part.T_c_deg, round_up) + (f" (n={part.angles})" if part.vacuous and part.angles else ""),
-                *((_degrees(part.angle_proved_deg, round_up),) if with_proof else ()),
-                str(part.samples),
-            )
+    columns = _shown(attacks)
+    judged, proved = {bound.name for _, bound in verdicts()}, _proved()[1]
+    with_proof = proved in columns
+    angles = sorted((c for c in columns if c.unit == DEGREES), key=lambda c: (not c.reached, c.rank))
+    moved = [c for c in columns if c.reached and c not in angles]
+    bounds = [c for c in columns if _is_deviation(c)]
+    lines = [
+        (
+            f"{part.eps:.4g}",
+            part.attack,
+            *(_told(part.figures[column.name], round_down) for column in moved),
+            *(_against(part.bounds[column.name]) for column in bounds),
+            _told(part.tightness, round_down),
+            *((_told(part.looseness, round_up),) if with_proof else ()),
+            *(_angle(part, column) for column in angles),
+            str(part.samples),
         )
+        for part in attacks
+    ]
     return TextTable(
         title="How far attacks move the attribution, and how far the "
         + ("first-order and proved bounds" if with_proof else "first-order bounds")
         + " say they can",
-        facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
+        facts=summary.told(),
         header=(
             "eps",
             "attack",
-            "sampled",
-            "T_hat_e",
-            "T_e [outside]",
-            "T'_e [outside]",
-            *more_headers,
+            *(column.title for column in moved),
+            *(f"{column.title} [outside]" if column.name in judged else column.title for column in bounds),
             "T_hat_e/T_e",
-            *(("T_proved/T_hat_e",) if with_proof else ()),
-            "T_hat_c",
-            "T_c",
-            *(("proved angle",) if with_proof else ()),
+            *((f"{proved.title}/{proved.bounds}",) if with_proof else ()),
+            *(column.title for column in angles),
             "samples",
         ),
         cells=tuple(lines),
         notes=tuple(_notes(summary, attacks)),
     )
+
+
+def _shown(attacks: Sequence[AttackSummary]) -> list[Column]:
+    return shown("attack", lambda name: any(part.mean(name) is not None for part in attacks))
+
+
+def _angle(part: AttackSummary, column: Column) -> str:
+    """With the number of samples that have it, where not all that are bounded at all have."""
+    counted = column.asked is None and not column.reached and part.vacuous and part.angles
+    value = part.figures[column.name]
+    told = _told(value, round_down if column.reached else round_up, 3) + ("" if value is None else "°")
+    return told + (f" (n={part.angles})" if counted else "")
 
 
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
@@ -195,9 +198,10 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     )
     yield f"T_e, T_c: {Guarantee.FIRST_ORDER}, {Guarantee.FIRST_ORDER.meaning}. T'_e = c T_e: {Guarantee.CORRECTED}."
     yield "[outside]: the share of samples whose attack exceeded the figure."
-    if any(part.T_e_ball.mean is not None for part in attacks):
+    names = {column.name for column in _shown(attacks)}
+    if "T_e_ball" in names:
         yield f"T_ball: eps times the largest gain found in the ball, {Guarantee.CORRECTED}: a search, not a certificate."
-    if any(part.T_proved.mean is not None for part in attacks):
+    if _proved()[1].name in names:
         yield (
             f"T_proved and its angle: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantees here, over the whole ball. "
             "T_proved/T_hat_e is a mean of ratios: how much larger it is than what the attack reached."
@@ -222,31 +226,14 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
             yield f"eps {eps:.4g}: {vacuous} samples have no T_c, since T_e reaches |g|; they are in the mean of T_hat_c."
 
 
-def _metrics(attacks: Sequence[AttackSummary]) -> TextTable:
-    names = [name for name in (*METRIC_COLUMNS, TARGET) if any(name in part.metrics for part in attacks)]
-    return TextTable(
-        title="Metrics between the maps at x and at the attacked point, means (empirical)",
-        facts=(),
-        header=("eps", "attack", *names),
-        cells=tuple(
-            (f"{part.eps:.4g}", part.attack, *(_plain(part.metrics.get(name)) for name in names)) for part in attacks
-        ),
-        notes=(),
+def _means(title: str, attacks: Sequence[AttackSummary], parts: Sequence[Mapping[str, float]]) -> TextTable:
+    """Of other figures that each attack reached."""
+    names = list(dict.fromkeys(name for part in parts for name in part))
+    lines = (
+        (f"{part.eps:.4g}", part.attack, *(_plain(own.get(name)) for name in names))
+        for part, own in zip(attacks, parts, strict=True)
     )
-
-
-def _transferred(attacks: Sequence[AttackSummary]) -> TextTable:
-    names = list(dict.fromkeys(name for part in attacks for name in part.transferred))
-    return TextTable(
-        title="The same perturbations measured on other attributions, means (empirical)",
-        facts=(),
-        header=("eps", "attack", *names),
-        cells=tuple(
-            (f"{part.eps:.4g}", part.attack, *(_plain(part.transferred.get(name)) for name in names))
-            for part in attacks
-        ),
-        notes=(),
-    )
+    return TextTable(title=title, facts=(), header=("eps", "attack", *names), cells=tuple(lines), notes=())
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
@@ -269,7 +256,7 @@ def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
     """Of every figure that two eps at least have."""
     curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for part in attacks:
-        for figure, value in part.figures.items():
+        for figure, value in part.reached.items():
             curves.setdefault((part.attack, figure), []).append((part.eps, value))
     return tuple(
         Area(attack, figure, area(curve), area(curve) / (max(curve)[0] - min(curve)[0]))
@@ -279,20 +266,14 @@ def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
 
 
 def _areas(attacks: Sequence[AttackSummary]) -> TextTable:
-    lines = [(one.attack, one.figure, _plain(one.area), _plain(one.average)) for one in areas(attacks)]
-    return TextTable(
-        title="Areas under the mean figures over eps, by the trapezoid rule (empirical)",
-        facts=(),
-        header=("attack", "figure", "area", "area / range of eps"),
-        cells=tuple(lines),
-        notes=(),
-    )
+    title = "Areas under the mean figures over eps, by the trapezoid rule (empirical)"
+    lines = ((one.attack, one.figure, _plain(one.area), _plain(one.average)) for one in areas(attacks))
+    header = ("attack", "figure", "area", "area / range of eps")
+    return TextTable(title=title, facts=(), header=header, cells=tuple(lines), notes=())
 
 
 def _against(bound: Outside) -> str:
-    if bound.mean is None:
-        return "-"
-    return round_up(bound.mean, 4) + (f" [{_share(bound)}]" if bound.compared else "")
+    return _told(bound.mean, round_up) + (f" [{_share(bound)}]" if bound.mean is not None and bound.compared else "")
 
 
 def _share(bound: Outside) -> str:
@@ -303,17 +284,9 @@ def _share(bound: Outside) -> str:
     return ">99%" if bound.exceeded < bound.compared and percent > 99 else f"{percent:.0f}%"
 
 
-def _down(value: float | None) -> str:
-    return "-" if value is None else round_down(value, 4)
-
-
-def _up(value: float | None) -> str:
-    return "-" if value is None else round_up(value, 4)
-
-
 def _plain(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _degrees(value: float | None, rounded: Callable[[float, int], str]) -> str:
-    return "-" if value is None else f"{rounded(value, 3)}°"
+def _told(value: float | None, rounded: Callable[[float, int], str], digits: int = 4) -> str:
+    return "-" if value is None else rounded(value, digits)

@@ -4,11 +4,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from attrcert.columns import Cell, Row
+from attrcert.columns import DEGREES, Cell, Column, Row, headlines
 from attrcert.foreign import printable, printable_lines
 from attrcert.vocabulary import Guarantee, Status, round_up
 
@@ -33,9 +33,8 @@ class Statistic:
             place = math.ceil(q * total) - 1  # the smallest value that a share of q does not exceed
             return ordered[place] if 0 <= place < len(ordered) else None
 
-        mean = math.fsum(ordered) / len(ordered) if ordered else None
         largest = ordered[-1] if ordered and not beyond else None
-        return Statistic(len(ordered), mean, _median(ordered, beyond), at(0.95), largest)
+        return Statistic(len(ordered), mean(ordered), _median(ordered, beyond), at(0.95), largest)
 
 
 def _median(ordered: Sequence[float], beyond: int) -> float | None:
@@ -47,19 +46,32 @@ def _median(ordered: Sequence[float], beyond: int) -> float | None:
 
 
 @dataclass(frozen=True)
-class EpsSummary:
+class ByColumn:
+    """A dataclass whose mappings `figures` and `bounds` have attributes by their columns' names, which JSON has in their place."""
+
+    def __getattr__(self, name: str) -> Any:
+        for key in FIGURES:
+            if name in vars(self).get(key, {}):
+                return vars(self)[key][name]
+        raise AttributeError(f"{name} is no headline figure")
+
+    def as_json(self) -> dict[str, Any]:
+        flat = ((value if key in FIGURES else {key: value}).items() for key, value in asdict(self).items())
+        return dict(item for part in flat for item in part)
+
+
+FIGURES = ("bounds", "figures")
+
+
+@dataclass(frozen=True)
+class EpsSummary(ByColumn):
     """All samples at one eps."""
 
     eps: float
     samples: int
     status: Mapping[str, int]
     misclassified: int
-    T_e: Statistic
-    T_e_corrected: Statistic
-    T_e_ball: Statistic
-    T_c_deg: Statistic
-    T_proved: Statistic
-    angle_proved_deg: Statistic
+    figures: Mapping[str, Statistic]
     c: Statistic
     looseness: Statistic
     label_lost: int
@@ -85,6 +97,14 @@ class Summary:
     @property
     def samples(self) -> int:
         return sum(self.status.values())
+
+    def told(self, *without: str) -> tuple[str, ...]:
+        """The facts in words."""
+        known = {name: value for name, value in self.facts.items() if value is not None and name not in without}
+        return tuple(f"{name}: {value}" for name, value in known.items())
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "per_eps": [part.as_json() for part in self.per_eps]}
 
 
 def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
@@ -116,47 +136,41 @@ def _severity(status: str) -> int:
 
 def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
     usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    ratios = [_number(row["T_e"]) / _number(row["T_e_attained"]) for row in usable if row.get("T_e_attained")]
+    ratios = [number(row["T_e"]) / number(row["T_e_attained"]) for row in usable if row.get("T_e_attained")]
     return EpsSummary(
         eps=eps,
         samples=len(rows),
         status=dict(Counter(str(row["status"]) for row in rows)),
         misclassified=sum(row.get("correct") is False for row in rows),
-        T_e=Statistic.of(_column(usable, "T_e")),
-        T_e_corrected=Statistic.of(_column(usable, "T_e_corrected")),
-        T_e_ball=Statistic.of(_column(usable, "T_e_ball")),
-        T_c_deg=Statistic.of(_column(usable, "T_c_deg"), beyond=_empty(usable, "T_c_deg")),
-        T_proved=Statistic.of(_column(usable, "T_proved"), beyond=_empty(usable, "T_proved")),
-        angle_proved_deg=Statistic.of(_column(usable, "angle_proved_deg"), beyond=_empty(usable, "angle_proved_deg")),
-        c=Statistic.of(_column(usable, "c")),
+        figures={column.name: _statistic(usable, column) for column in headlines("bound")},
+        c=Statistic.of(figures(usable, "c")),
         looseness=Statistic.of(ratios),
         label_lost=sum(row.get("label_kept") == "none" for row in usable),
         winners=dict(Counter(str(row["linf_method"]) for row in usable if row.get("linf_method"))),
     )
 
 
-def _column(rows: Sequence[Row], name: str) -> list[float]:
-    return [_number(row[name]) for row in rows if row.get(name) is not None]
+def figures(rows: Sequence[Row], name: str) -> list[float]:
+    return [number(row[name]) for row in rows if row.get(name) is not None]
 
 
-def _empty(rows: Sequence[Row], name: str) -> int:
-    return sum(row.get(name) is None for row in rows)
+def mean(values: Sequence[float]) -> float | None:
+    return math.fsum(values) / len(values) if values else None
 
 
-def _number(cell: Cell) -> float:
+def _statistic(rows: Sequence[Row], column: Column) -> Statistic:
+    """Rows that nothing bounds lie beyond every figure."""
+    found = figures(rows, column.name)
+    return Statistic.of(found, beyond=0 if column.lacking is None else len(rows) - len(found))
+
+
+def number(cell: Cell) -> float:
     assert isinstance(cell, int | float)
     return float(cell)
 
 
-WORDS = (
-    "figure",
-    "guarantee",
-    "attack",
-    "outcome",
-    "rule",
-    "where",
-    "threshold",
-)  # columns of text; others hold numbers
+# columns of text; others hold numbers
+WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where", "threshold")
 
 
 @dataclass(frozen=True)
@@ -179,7 +193,7 @@ def bound_table(summary: Summary) -> TextTable:
             if _proved(summary)
             else "first-order estimates, not certificates"
         ),
-        facts=tuple(f"{name}: {value}" for name, value in summary.facts.items() if value is not None),
+        facts=summary.told(),
         header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "samples"),
         cells=tuple(line for part in summary.per_eps for line in _lines(part)),
         notes=tuple(_notes(summary)),
@@ -187,18 +201,23 @@ def bound_table(summary: Summary) -> TextTable:
 
 
 def _proved(summary: Summary) -> bool:
-    return any(part.T_proved.count for part in summary.per_eps)
+    proved = [column.name for column in headlines("bound") if column.guarantee is Guarantee.PROVED]
+    return any(part.figures[name].count for part in summary.per_eps for name in proved)
+
+
+def shown(command: str, present: Callable[[str], bool]) -> list[Column]:
+    """The headlines that every run has, and those that were asked for together with one that is `present`."""
+    columns = headlines(command)
+    asked = {column.asked for column in columns if present(column.name)}
+    return [column for column in columns if column.asked is None or column.asked in asked]
 
 
 def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
-    yield (f"{part.eps:.4g}", "T_e", Guarantee.FIRST_ORDER, *_figures(part.T_e, _up))
-    yield ("", "T'_e", Guarantee.CORRECTED, *_figures(part.T_e_corrected, _up))
-    if part.T_e_ball.count:
-        yield ("", "T_ball", Guarantee.CORRECTED, *_figures(part.T_e_ball, _up))
-    yield ("", "T_c", Guarantee.FIRST_ORDER, *_figures(part.T_c_deg, _degrees))
-    if part.T_proved.count:
-        yield ("", "T_proved", Guarantee.PROVED, *_figures(part.T_proved, _up))
-        yield ("", "angle", Guarantee.PROVED, *_figures(part.angle_proved_deg, _degrees))
+    for number, column in enumerate(shown("bound", lambda name: part.figures[name].count > 0)):
+        guarantee = str(column.guarantee or "-")
+        text = _degrees if column.unit == DEGREES else _up
+        label = column.title.removeprefix(f"{guarantee} ")  # the next cell says that
+        yield (f"{part.eps:.4g}" if not number else "", label, guarantee, *_figures(part.figures[column.name], text))
     if part.winners:
         yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, _up))
 
@@ -211,29 +230,13 @@ def _figures(statistic: Statistic, text: Callable[[float | None], str]) -> tuple
 def _notes(summary: Summary) -> Iterable[str]:
     for part in summary.per_eps:
         yield f"eps {part.eps:.4g}, {part.samples} samples: {counts_text(part.status, part.misclassified)}."
-    yield f"T_e, {Guarantee.FIRST_ORDER}: {Guarantee.FIRST_ORDER.meaning}."
-    yield f"T'_e = c T_e, {Guarantee.CORRECTED}: {Guarantee.CORRECTED.meaning}."
-    if any(part.T_e_ball.count for part in summary.per_eps):
-        yield f"T_ball, {Guarantee.CORRECTED}: eps times the largest gain found in the ball. A search, not a certificate."
-    yield "T_c: the angle in degrees that T_e allows between the two attributions, first-order like it."
-    if _proved(summary):
-        yield (
-            f"T_proved, {Guarantee.PROVED}: {Guarantee.PROVED.meaning}, whatever an attack does; angle is what it allows. "
-            "The other figures are not guarantees."
-        )
+    columns = shown("bound", lambda name: any(part.figures[name].count for part in summary.per_eps))
+    yield from filter(None, (_note(column) for column in columns))
     for part in summary.per_eps:
-        unproved = part.T_proved.count - part.angle_proved_deg.count
-        if unproved:
-            yield (
-                f"eps {part.eps:.4g}: T_proved reaches |g| on {unproved} samples, of which no angle is proved; they lie beyond "
-                "every percentile of it and are not in its mean."
-            )
-        vacuous = part.T_e.count - part.T_c_deg.count
-        if vacuous:
-            yield (
-                f"eps {part.eps:.4g}: {vacuous} samples are vacuous: T_e reaches |g|, so no angle follows. "
-                "They lie beyond every percentile of T_c and are not in its mean."
-            )
+        for column in reversed(columns):  # the strongest first
+            without = part.figures[column.follows].count - part.figures[column.name].count if column.empty else 0
+            if without:
+                yield f"eps {part.eps:.4g}: {column.empty.format(without)}"
         if part.winners:
             methods = ", ".join(f"{name} on {n}" for name, n in part.winners.items())
             yield (
@@ -242,6 +245,15 @@ def _notes(summary: Summary) -> Iterable[str]:
             )
         if part.label_lost:
             yield f"eps {part.eps:.4g}: both signs of the worst perturbation found change the label of {part.label_lost} samples."
+
+
+def _note(column: Column) -> str:
+    """What a headline figure is worth."""
+    promised = column.promised
+    if column.note is None:
+        worth = f"{column.title}, {promised}: {promised.meaning}" if promised else f"{column.title}: {column.meaning}"
+        return f"{worth}."
+    return column.note.format(promised)
 
 
 def _up(value: float | None) -> str:

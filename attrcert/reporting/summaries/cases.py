@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from attrcert.columns import Cell, Row
-from attrcert.reporting.summaries.bounds import Statistic
+from attrcert.columns import COLUMNS, Cell, Row
+from attrcert.reporting.summaries.bounds import Statistic, figures, mean, number
 from attrcert.vocabulary import Guarantee, Status
 
 KEYS = {  # what the rows of a case share, by the figure that was asked for
@@ -41,7 +41,7 @@ class LowStatistic:
         middle = (at((total - 1) // 2), at(total // 2))
         return LowStatistic(
             count=len(falling),
-            mean=math.fsum(falling) / len(falling) if falling else None,
+            mean=mean(falling),
             median=None if middle[0] is None or middle[1] is None else (middle[0] + middle[1]) / 2,
             p5=at(math.ceil(0.95 * total) - 1),  # the largest value that a share of 95% does not fall below
             min=falling[-1] if falling and not below else None,
@@ -105,12 +105,11 @@ def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> Case
     found = figures(rows, figure)
     missing = len(rows) - len(found)
     refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
-    endless = figure == "eps_max"  # an eps that nothing limits is empty, and so is a cosine where nothing follows
-    statistic: LowStatistic | Statistic = LowStatistic.of(
-        found, below=0 if endless else missing, above=missing if endless else 0
-    )
-    if figure == "radius_min":
-        statistic = Statistic.of(found, beyond=missing)
+    column = next(column for column in COLUMNS["certify"] if column.name == figure)
+    endless = column.lacking is None  # an eps that nothing limits is empty, and so is a cosine where nothing follows
+    statistic: LowStatistic | Statistic = Statistic.of(found, beyond=missing)
+    if column.worse == "down":
+        statistic = LowStatistic.of(found, below=0 if endless else missing, above=missing if endless else 0)
     lengths = [
         number(row["C_lower"]) / number(row["M"]) for row in rows if row.get("M") and row.get("C_lower") is not None
     ]
@@ -126,16 +125,3 @@ def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> Case
         chosen=dict(sorted(Counter(number(row["radius"]) for row in rows if row.get("radii_tried")).items())),
         guarantee=str(rows[0].get("guarantee") or Guarantee.FIRST_ORDER.value),
     )
-
-
-def figures(rows: Sequence[Row], name: str) -> list[float]:
-    return [number(row[name]) for row in rows if row.get(name) is not None]
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
-
-
-def number(cell: Cell) -> float:
-    assert isinstance(cell, int | float)
-    return float(cell)

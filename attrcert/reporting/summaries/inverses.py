@@ -3,15 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from attrcert.columns import Row
-from attrcert.reporting.summaries.bounds import Statistic, Summary, TextTable, counts_text
-from attrcert.reporting.summaries.cases import (
-    CaseSummary,
-    LowStatistic,
-    asked_for,
-    figures,
-    number,
-    summarise_cases,
-)
+from attrcert.reporting.summaries.bounds import Statistic, Summary, TextTable, counts_text, figures, number
+from attrcert.reporting.summaries.cases import CaseSummary, LowStatistic, asked_for, summarise_cases
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
@@ -40,7 +33,7 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     return TextTable(
         title="The largest eps that keeps a threshold: "
         + ("proved bounds" if proved else "first-order estimates, not certificates"),
-        facts=_facts(summary),
+        facts=summary.told("failure"),
         header=("threshold", "at most", "guarantee", "eps_max mean", "median", "p5", "min", "samples"),
         cells=tuple(
             (
@@ -75,7 +68,7 @@ def _cosine_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     )
     return TextTable(
         title=_title(rows, "The cosine that the smoothed attribution keeps within eps"),
-        facts=_facts(summary),
+        facts=summary.told("failure"),
         header=(_spread(rows), "eps", "C/M", "cosine mean", "median", "p5", "min", "angle mean", met, "samples"),
         cells=tuple(
             (
@@ -100,7 +93,7 @@ def _largest_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     parts = summarise_cases(rows)
     return TextTable(
         title=_title(rows, "The largest eps within which the smoothed attribution keeps the cosine"),
-        facts=_facts(summary),
+        facts=summary.told("failure"),
         header=(_spread(rows), "cosine >=", "C/M", "eps_max mean", "median", "p5", "min", "abstained", "samples"),
         cells=tuple(
             (
@@ -122,7 +115,7 @@ def _radius_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     verb = "claimed" if _not_certified(rows) else "certified"
     return TextTable(
         title=_title(rows, f"The smallest {spread} of the grid at which the cosine is {verb} within eps"),
-        facts=_facts(summary),
+        facts=summary.told("failure"),
         header=("eps", "cosine >=", f"{spread} mean", "median", "p95", "max", "infeasible", "samples"),
         cells=tuple(
             (
@@ -214,11 +207,6 @@ def _tried(row: Row) -> list[float]:
 def _counts(summary: Summary) -> str:
     counts = counts_text(summary.status, summary.misclassified)
     return f"{summary.samples} samples (worst status over cases): {counts}."
-
-
-def _facts(summary: Summary) -> tuple[str, ...]:
-    facts = {name: value for name, value in summary.facts.items() if name != "failure"}  # the footer has it
-    return tuple(f"{name}: {value}" for name, value in facts.items() if value is not None)
 
 
 def _figures(statistic: LowStatistic | Statistic) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ def overview(
         return attack_tables(summary, summarise_attacks(rows), auc=auc)
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
-    return (smooth_table(summary, rows) if command == "smooth" else bound_table(summary),)
+    return (smooth_table(summary, rows) if command == "certify" else bound_table(summary),)
 
 
 def overview_of_file(command: str, rows: Sequence[Row], path: Path) -> tuple[TextTable, ...]:

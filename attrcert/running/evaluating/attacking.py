@@ -12,7 +12,7 @@ from torch import Tensor
 from attrcert.ascent.loop import Attacked, scored
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
-from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column
+from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
 from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
@@ -106,7 +106,7 @@ class Reached:
     def cells(self, name: str) -> dict[str, Sequence[Cell]]:
         """The columns of one attack."""
         one, config, b = self.found[name], self.campaign.config.attacking, len(self.found[name].delta)
-        wanted = [metric for metric in METRIC_COLUMNS if metric in ("euclidean", "degrees", *config.metric)]
+        wanted = [metric for metric, column in METRIC_COLUMNS.items() if column.headline or metric in config.metric]
         return {
             "attack": [name] * b,
             "T_sampled": self._sampled,
@@ -181,14 +181,9 @@ class Reached:
             return cells
         T_e = _number(cells["T_e"])
         cells["tightness"] = _number(reached) / T_e if T_e > 0 else None
-        for column, against in (
-            ("violated", "T_e"),
-            ("violated_corrected", "T_e_corrected"),
-            ("violated_ball", "T_e_ball"),
-            ("violated_proved", "T_proved"),
-        ):
-            limit = cells.get(against)
-            cells[column] = None if limit is None else _number(reached) > _number(limit) + rounding
+        for flag, judged in verdicts():
+            limit = cells.get(judged.name)
+            cells[flag.name] = None if limit is None else _number(reached) > _number(limit) + rounding
         return cells
 
 

@@ -1,0 +1,103 @@
+"""The columns of rows, by command; a column is declared once, and everything that shows or judges it asks its declaration."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, METRIC_NAMES, TRANSFERRED, transfer_column, transferred
+from attrcert.columns.bound import BOUND
+from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
+from attrcert.columns.common import CLOSING, COMMON
+from attrcert.columns.inverse import INVERSE
+from attrcert.columns.smoothed import SMOOTH
+from attrcert.vocabulary import Guarantee
+
+__all__ = [
+    "DEGREES", "INVERSE", "METRIC_COLUMNS", "METRIC_NAMES", "OF_ROW", "SMOOTH", "TRANSFERRED", "Cell", "Column", "Row", "transfer_column",
+]  # fmt: skip
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "bound": COMMON + BOUND + CLOSING,
+    "attack": COMMON + BOUND + ATTACK + CLOSING,
+    "max-eps": COMMON + INVERSE + BOUND + CLOSING,
+    "certify": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
+}
+
+
+def register(column: Column, *commands: str) -> None:
+    """Declare one more column of the rows of these commands, before what every row ends with."""
+    for command in commands:
+        assert all(own.name != column.name for own in COLUMNS[command]), f"{column.name} is declared twice"
+        COLUMNS[command] = with_columns(command, [column])
+
+
+def with_columns(command: str, more: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns of a command and some more."""
+    return (*COLUMNS[command][: -len(CLOSING)], *more, *CLOSING)
+
+
+def declared() -> tuple[Column, ...]:
+    """All columns of all commands, each once."""
+    return tuple({(one.name, one.meaning): one for columns in COLUMNS.values() for one in columns}.values())
+
+
+def headlines(command: str) -> list[Column]:
+    """The figures that summaries show, in their order."""
+    return sorted((column for column in COLUMNS[command] if column.headline), key=lambda column: column.rank)
+
+
+def verdicts() -> list[tuple[Column, Column]]:
+    """The flags of an attack's rows, each with the bound that it is about."""
+    by_name = {column.name: column for column in COLUMNS["attack"]}
+    return [(column, by_name[column.judges]) for column in COLUMNS["attack"] if column.judges]
+
+
+def checked(rows: Iterable[Row], columns: Iterable[Column]) -> Iterable[Row]:
+    """Rows as they are; a cell that no column declares is a mistake of the program that made it."""
+    names = {column.name for column in columns}
+    for row in rows:
+        undeclared = row.keys() - names
+        assert not undeclared, f"no column is declared for the cells {', '.join(sorted(undeclared))}"
+        yield row
+
+
+def filled(rows: Iterable[Row], columns: Sequence[Column]) -> list[Row]:
+    """Rows with every cell of the columns, empty where they have none."""
+    empty = {column.name: None for column in columns}
+    return [{**empty, **row} for row in checked(rows, columns)]
+
+
+def guarantees(name: str, command: str, of_rows: Iterable[Cell]) -> tuple[Guarantee, ...]:
+    """What the figures of a column promise in a run whose rows say `of_rows`; nothing where it is no figure of that kind."""
+    column = column_named(name, command)
+    if column is None or column.guarantee is None:
+        return ()
+    if column.guarantee == OF_ROW:
+        present = set(of_rows)
+        return tuple(guarantee for guarantee in Guarantee if guarantee.value in present)
+    return (column.guarantee,)
+
+
+def column_named(name: str, command: str) -> Column | None:
+    """A column that rows of this command can have."""
+    own = (column for column in COLUMNS.get(command, ()) if column.name == name)
+    if found := next(own, None):
+        return found
+    figure = next((figure for figure in TRANSFERRED if name.endswith(f"_{figure}")), None)
+    if command != "attack" or figure is None:
+        return None
+    return transferred(name, figure, f"{figure} of another attribution at the same perturbation")
+
+
+def unit_of(name: str) -> str:
+    """Of whatever command's column."""
+    found = (column_named(name, command) for command in COLUMNS)
+    return next((column.unit for column in found if column is not None), "")
+
+
+def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the attributions that it was transferred to."""
+    carried = [
+        transferred(transfer_column(name, figure), figure, f"{figure} of {name} at the same perturbation")
+        for name in transfer
+        for figure in TRANSFERRED
+    ]
+    return with_columns("attack", carried)

@@ -1,0 +1,81 @@
+"""The columns of what attacks reach, and of what that says of the bounds."""
+
+from dataclasses import replace
+
+from attrcert.columns.column import Column, angle, figure
+from attrcert.vocabulary import Guarantee
+
+REACHED = Guarantee.EMPIRICAL
+
+METRIC_COLUMNS = {
+    "euclidean": figure(
+        "T_hat_e", REACHED, "|g(x+delta) - g(x)|_2 at the attack's best perturbation that keeps the label: empirical",
+        headline=True, rank=8, compared=("mean",), place=15,
+    ),
+    "degrees": angle(
+        "T_hat_c_deg", REACHED, "angle between the two maps there, degrees",
+        headline=True, rank=9, label="T_hat_c", curve="reached T_hat_c", compared=("mean",), place=12, leads=True,
+    ),
+    "cosine": figure("cosine", REACHED, "its cosine", worse="down", least=-1, most=1, place=18),
+    "top-k": figure(
+        "top_k", REACHED, "share of the k largest entries by |.| that both maps have",
+        worse="down", most=1, rank=12, compared=("mean",),
+    ),
+    "top-k-mass": figure(
+        "top_k_mass", REACHED, "share of the moved map's mass on the original's k largest entries", worse="down", most=1
+    ),
+    "kendall": figure("kendall", REACHED, "rank correlation tau-b of the maps", worse="down", least=-1, most=1),
+    "spearman": figure("spearman", REACHED, "rank correlation rho of the maps", worse="down", least=-1, most=1),
+    "pearson": figure("pearson", REACHED, "correlation of the maps", worse="down", least=-1, most=1),
+    "mass-centre": figure("mass_centre", REACHED, "pixels between the centres of mass of |.|", unit="pixels"),
+    "ssim": figure(
+        "ssim", REACHED, "structural similarity of |.|, summed over channels and divided by its maximum",
+        worse="down", least=-1, most=1,
+    ),
+}  # fmt: skip
+METRIC_NAMES = tuple(METRIC_COLUMNS)
+TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
+ATTACK = (
+    Column("attack", str, "the attack's name", case=True, place=6),
+    figure(
+        "T_sampled", REACHED, "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical",
+        headline=True, rank=7, label="sampled",
+    ),
+    *METRIC_COLUMNS.values(),
+    Column(
+        "T_hat_floor", float,
+        "what rounding alone may make of T_hat_e; where T_hat_e is not above it, it is noise and is not compared with any bound",
+        least=0, since=2,
+    ),
+    Column(
+        "tightness", float,
+        "T_hat_e / T_e; empty where they speak of different models (--measure-on relu), or T_hat_e is noise",
+        least=0, rank=10, compared=("mean",), place=16,
+    ),
+    Column(
+        "violated", bool, "whether T_hat_e exceeds T_e", judges="T_e", rank=11, compared=("fraction",), place=17
+    ),
+    Column("violated_corrected", bool, "whether T_hat_e exceeds T_e_corrected", judges="T_e_corrected"),
+    Column("violated_ball", bool, "whether T_hat_e exceeds T_e_ball", judges="T_e_ball"),
+    Column(
+        "violated_proved", bool, "whether T_hat_e exceeds T_proved: never, or something is wrong (exit code 1)", judges="T_proved"
+    ),
+    figure(
+        "target_left", REACHED,
+        "with manipulate: squared distance of the map from the target, as a share of that of the original map", worse="down",
+    ),
+    Column("delta_norm", float, "size of the perturbation in this norm", least=0),
+    Column("attack_steps", int, "steps that its start took", least=0),
+)  # fmt: skip
+
+
+def transfer_column(attribution: str, figure: str) -> str:
+    return f"{attribution.replace('-', '_')}_{figure}"
+
+
+def transferred(name: str, figure: str, meaning: str) -> Column:
+    """A figure of an attack, of another attribution."""
+    own = next(column for column in METRIC_COLUMNS.values() if column.name == figure)
+    return replace(
+        own, name=name, meaning=meaning, headline=False, label="", curve="", compared=(), place=None, leads=False
+    )

@@ -1,0 +1,16 @@
+"""The columns of thresholds, and of the largest eps that keeps one."""
+
+from attrcert.columns.column import OF_ROW, Column, figure
+
+INVERSE = (
+    Column(
+        "threshold_kind", str, "deviation, cosine-distance, angle, or cosine (smoothed)",
+        words=("deviation", "cosine-distance", "angle", "cosine"), case=True, place=7,
+    ),
+    Column("threshold", float, "what must not be exceeded, or the least cosine", least=0, case=True, place=8),
+    figure(
+        "eps_max", OF_ROW, "largest eps at which the bound keeps the threshold, rounded down",
+        worse="down", bounds="threshold", rank=13, axis="largest eps that keeps the threshold", compared=("mean", "p5"), place=20,
+        leads=True,
+    ),
+)  # fmt: skip
