@@ -29,11 +29,18 @@ from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
+from attrcert.settings.commands import COMMANDS
+from attrcert.settings.computing import RunOptions, Workers
+from attrcert.settings.declared import Settings, default_of, spelt
+from attrcert.settings.declared import declared as declared_in
 from attrcert.settings.presets import PRESETS, Preset
+from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.tasks import parts_of, settings_of
 from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import Guarantee
 
 Entry = dict[str, str]
+EVERYWHERE = (ModelSpec, DataSpec, RunOptions, Workers)  # settings of all computing commands
 
 CERTIFICATES = {
     "spectral (l2, lp)": l2_spectral,
@@ -73,13 +80,14 @@ def families() -> dict[str, list[Entry]]:
             *(_entry(name, inspect.getdoc(member) or "", _module_claim(member)) for name, member in ATTACKS.items()),
             _entry("worst", inspect.getdoc(Campaign.worst) or "", ""),
         ],
-        "presets": [_entry(name, _settings(preset), preset.meaning) for name, preset in PRESETS.items()],
+        "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
         "metrics": [
             _entry(name, inspect.getdoc(member) or "", inspect.getdoc(member) or "") for name, member in METRICS.items()
         ],
         "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
         "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
         "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
+        "settings": _settings(),
         "columns": [
             {**_entry(column.name, column.meaning, ""), "guarantee": _promise(column)} for column in declared()
         ],
@@ -105,7 +113,31 @@ def _entry(name: str, text: str, source: str) -> Entry:
     return {"name": name, "meaning": re.sub(r" ?\[[a-z]+\d{4}[^\]]*\]", "", paragraph), "reference": reference}
 
 
-def _settings(preset: Preset) -> str:
+def _settings() -> list[Entry]:
+    """Every option of the computing commands, and which of them have it."""
+    tasks = {command: [task for task in pair if task] for command, pair in COMMANDS.items()}
+    homes: dict[str, tuple[type[Settings], list[str]]] = {}
+    for command, kinds in tasks.items():
+        for part in dict.fromkeys((*(part for task in kinds for part in parts_of(task).values()), *EVERYWHERE)):
+            for name in declared_in(part):
+                _, commands = homes.setdefault(name, (part, []))
+                meant = part in EVERYWHERE or any(name in settings_of(task) for task in kinds)
+                if meant and command not in commands:
+                    commands.append(command)
+    return [_setting(name, part, ", ".join(commands)) for name, (part, commands) in homes.items() if commands]
+
+
+def _setting(name: str, part: type[Settings], commands: str) -> Entry:
+    how, default = declared_in(part)[name], default_of(part, name)
+    choices = f" One of {', '.join(how.words)}." if how.words else ""
+    usual = how.unsaid or (
+        "" if default is None or isinstance(default, bool) or default in ((), {}) else _word(default)
+    )
+    text = how.help + choices + (f" Default: {usual}." if usual else "")
+    return {"name": spelt(name, how), "meaning": text, "reference": "", "commands": commands}
+
+
+def _preset(preset: Preset) -> str:
     """What a preset stands for, in words and in options."""
     options = ", ".join(f"{name.replace('_', '-')} {_word(value)}" for name, value in preset.settings.items())
     return f"{preset.meaning} ({options})"

@@ -27,7 +27,7 @@ from attrcert.errors import UsageError
 from attrcert.loading.architectures import softplus_mlp
 from attrcert.saved.records import render
 from attrcert.settings.commands import COMMANDS, task_of
-from attrcert.settings.declared import METHOD, Settings, declared, setting
+from attrcert.settings.declared import METHOD, Settings, declared, setting, spelt
 from attrcert.settings.tasks import BoundConfig, parts_of, settings_of
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
@@ -238,6 +238,16 @@ def test_a_shell_completes_options_and_choices():
         }
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=False)
         assert set(done.stdout.split()) == expected, done.stderr
+
+
+def test_the_catalogue_lists_every_setting_with_its_commands():
+    found = {entry["name"]: entry for entry in families()["settings"]}
+    assert found["--loss-hessian"]["commands"] == "bound"
+    assert found["--eps"]["commands"] == "bound, attack, min-radius"
+    assert "Default: 0." in found["--seed"]["meaning"]
+    for tasks in COMMANDS.values():
+        for task in filter(None, tasks):
+            assert {spelt(name, how) for name, how in settings_of(task).items()} <= set(found)
 
 
 # from outside

@@ -17,7 +17,7 @@ def catalogue(
         str | None,
         typer.Argument(
             help="attributions, certificates, rules, boundings, confidence-bounds, attacks, presets, metrics, models, samples, "
-            "architectures, columns or guarantees. Default: all.",
+            "architectures, settings, columns or guarantees. Default: all.",
             show_default=False,
         ),
     ] = None,
@@ -25,7 +25,7 @@ def catalogue(
         str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=OUTPUT)
     ] = "table",
 ) -> None:
-    """List attributions, certificates, attacks, presets, metrics, bundled models and samples, columns, and what the guarantees mean."""
+    """List attributions, certificates, attacks, presets, metrics, models, samples, settings, columns, and what the guarantees mean."""
     if format_ not in ("table", "json"):
         raise UsageError(f"--format must be table or json, got {format_!r}")
 
@@ -43,7 +43,7 @@ def catalogue(
 
     console = stdout()
     for name, entries in picked.items():
-        last = "guarantee" if "guarantee" in entries[0] else "reference"
+        last = next((key for key in ("guarantee", "commands") if key in entries[0]), "reference")
         table = Table(
             "name", "what it is", last, title=name, title_justify="left", show_edge=False, header_style="bold"
         )

@@ -105,7 +105,7 @@ class Settings:
     def __post_init__(self) -> None:
         real = {one.name for one in fields(self) if "float" in str(one.type)}
         for name, how in declared(type(self)).items():
-            value = how.taken(getattr(self, name), _spelt(name, how))
+            value = how.taken(getattr(self, name), spelt(name, how))
             object.__setattr__(self, name, _reals(value) if name in real else value)
         self.check()
 
@@ -123,7 +123,8 @@ def _reals(value: Any) -> Any:
 P = TypeVar("P", bound=Settings)
 
 
-def _spelt(name: str, how: Setting) -> str:
+def spelt(name: str, how: Setting) -> str:
+    """A setting as the command line's users know it."""
     return name if how.argument else how.flags[0] if how.flags else option(name)
 
 
@@ -141,7 +142,7 @@ def default_of(part: type[Settings], name: str) -> Any:
 def taken(part: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the given settings that are a part's. Texts are read, and one value stands for several where several may be given."""
     known = {name: how for name, how in declared(part).items() if name in given}
-    return {name: how.taken(given[name], _spelt(name, how)) for name, how in known.items()}
+    return {name: how.taken(given[name], spelt(name, how)) for name, how in known.items()}
 
 
 def made(part: type[P], given: Mapping[str, Any]) -> P:
