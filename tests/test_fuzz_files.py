@@ -17,6 +17,7 @@ from attrcert import AttackConfig
 from attrcert.errors import ResumeError, UsageError
 from attrcert.reporting.gating.gates import read_gate
 from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.summaries.overviews import overview
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.deltas import DeltaFile
@@ -191,7 +192,7 @@ def test_a_damaged_file_is_gone_on_with_or_refused_and_then_left_as_it_was(
             outcomes["refused"] += 1
         else:
             assert len(rows) == SAMPLES * len(CONFIG.cases), (number, change)
-            overview("attack", rows, {})
+            overview("attack", rows, summarise(rows, {}))
             broken(rows)
             outcomes["gone on"] += 1
         shutil.rmtree(home)

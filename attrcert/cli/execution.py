@@ -177,7 +177,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
     if format_ == "json":
         put(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
         return summary
-    tables = overview(run.config.command, rows, run.facts(), auc=auc)
+    tables = overview(run.config.command, rows, summary, auc=auc)
     if format_ == "markdown":
         put("\n".join(markdown(table) for table in tables))
     else:

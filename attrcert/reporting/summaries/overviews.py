@@ -1,21 +1,17 @@
 """The tables of a run, whichever command made its rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from attrcert.columns import Row
 from attrcert.errors import UsageError
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
-from attrcert.reporting.summaries.bounds import TextTable, bound_table, summarise
+from attrcert.reporting.summaries.bounds import Summary, TextTable, bound_table, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
 
 
-def overview(
-    command: str, rows: Sequence[Row], facts: Mapping[str, Any], *, auc: bool = False
-) -> tuple[TextTable, ...]:
+def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool = False) -> tuple[TextTable, ...]:
     """What the command prints."""
-    summary = summarise(rows, facts)
     if command == "attack":
         return attack_tables(summary, summarise_attacks(rows), auc=auc)
     if command == "max-eps":
@@ -26,7 +22,7 @@ def overview(
 def overview_of_file(command: str, rows: Sequence[Row], path: Path) -> tuple[TextTable, ...]:
     """Of rows that were read, which may have been edited by hand and hold what no summary is made of."""
     try:
-        return overview(command, rows, {})
+        return overview(command, rows, summarise(rows, {}))
     except (ArithmeticError, AssertionError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
             f"{path} cannot be summarised: {type(error).__name__}: {error}",
