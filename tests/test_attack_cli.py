@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from attrcert.attacks import ATTACKS
 from attrcert.cli import attack as attack_command
 from attrcert.cli import execution
-from attrcert.columns import COLUMNS, METRIC_COLUMNS, METRIC_NAMES, attack_columns
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns
 from attrcert.errors import UsageError
 from attrcert.library import attack
 from attrcert.loading.architectures import build
@@ -1127,12 +1127,12 @@ def test_the_help_needs_no_torch_and_names_every_attack_metric_and_preset():
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stderr.split() == ["False", "False"]
-    for name in (*ATTACK_NAMES, *METRIC_NAMES, *PRESETS):
+    for name in (*ATTACK_NAMES, *METRICS, *PRESETS):
         assert name in done.stdout
 
 
 @pytest.mark.parametrize(
-    ("family", "names"), [("attacks", ATTACK_NAMES), ("metrics", METRIC_NAMES), ("presets", tuple(PRESETS))]
+    ("family", "names"), [("attacks", ATTACK_NAMES), ("metrics", tuple(METRICS)), ("presets", tuple(PRESETS))]
 )
 def test_the_catalogue_lists_the_family_with_a_meaning_of_each(family, names):
     entries = json.loads(attrcert("catalogue", family, "--format", "json").out)[family]

@@ -1,5 +1,6 @@
 """A setting is declared once: the command line, the library, their errors and the help are made from it."""
 
+import csv
 import os
 import subprocess
 import sys
@@ -23,12 +24,15 @@ from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.gradient import Saliency
 from attrcert.catalogue import families
 from attrcert.cli import options
+from attrcert.columns import COLUMNS, METRIC_COLUMNS, Column
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import softplus_mlp
+from attrcert.metrics import METRICS, register
 from attrcert.saved.records import render
 from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.declared import METHOD, Settings, declared, setting, spelt
 from attrcert.settings.tasks import BoundConfig, parts_of, settings_of
+from attrcert.vocabulary import Guarantee
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
 
@@ -292,6 +296,52 @@ def test_an_attribution_and_an_attack_from_outside_are_known_everywhere(register
     assert "halved" in [entry["name"] for entry in found["attributions"]]
     assert {"name": "again", "meaning": "The Euclidean attack under another name.", "reference": ""} in found["attacks"]
     assert "halved" in program("bound", "--attribution", "half").said
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest difference of two entries."""
+
+    rising = True
+
+    def __call__(self, moved, original, shape):
+        return (moved - original).abs().amax(dim=1)
+
+
+def test_a_metric_from_outside_is_known_everywhere(monkeypatch, tmp_path):
+    monkeypatch.setattr(METRICS, "_members", dict(METRICS._members))
+    for held in (METRIC_COLUMNS, COLUMNS):
+        for key, value in held.items():  # put back afterwards
+            monkeypatch.setitem(held, key, value)
+    column = Column(
+        "largest", float, "largest difference of two entries", worse="up", guarantee=Guarantee.EMPIRICAL, least=0
+    )
+    monkeypatch.setitem(METRIC_COLUMNS, "largest", column)
+    register("largest", Largest, column)
+    out = tmp_path / "a.csv"
+    done = program(
+        "attack",
+        "--limit",
+        2,
+        "--steps",
+        2,
+        "--keep",
+        "largest",
+        "--out",
+        out,
+        "-q",
+        "--require",
+        "max(largest) <= 1000",
+    )
+    assert done.code == 0, done.err
+    assert "largest" in done.shown
+    (first, *_) = csv.DictReader(out.open())
+    assert 0 < float(first["largest"]) <= float(first["T_hat_e"])
+    assert "largest" in {entry["name"] for entry in families()["metrics"]}
+    assert "largest" in {entry["name"] for entry in families()["columns"]}
+    assert program("report", out, "-o", tmp_path / "r.html").code == 0
+    assert "largest" in (tmp_path / "r.html").read_text()
+    assert "largest" in program("attack", "--metric", "large").said
 
 
 def test_a_setting_from_outside_is_an_option_with_help_checks_and_a_value(wide):

@@ -3,14 +3,12 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from attrcert.cli.execution import execute
+from attrcert.cli.execution import COMPUTING, execute
 from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output, path
 from attrcert.errors import UsageError
-from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.declared import ATTACK, OUTPUT, Settings, setting
 from attrcert.settings.presets import PRESETS
-from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -22,21 +20,13 @@ class Campaigning(Settings):
     )
     auc: bool = setting(False, "Also the area under each figure over the eps list.", OUTPUT)
     save_deltas: Path | None = setting(
-        None,
-        "Keep the perturbations in this .safetensors file, keyed by index, eps and attack.",
-        OUTPUT,
-        read=path,
-        basic=True,
-    )
+        None, "Keep the perturbations in this .safetensors file, keyed by index, eps and attack.", OUTPUT, read=path, basic=True,
+    )  # fmt: skip
 
 
 @command(
     "attack",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Workers,
-    Output,
+    *COMPUTING,
     Campaigning,
     example="attrcert attack model.safetensors data/val --attack top-k --norm linf --eps 8/255 --out attacks.csv",
 )

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass
 
-from attrcert.cli.execution import execute
+from attrcert.cli.execution import COMPUTING, execute
 from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output
 from attrcert.errors import UsageError
-from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.declared import OUTPUT, Settings, setting
-from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.vocabulary import parse_indices
 
 
@@ -21,21 +19,14 @@ class Keeping(Settings):
     """What is kept beside the rows."""
 
     save_jacobian: tuple[int, ...] = setting(
-        (),
-        "Keep the attribution's Jacobian at these samples, e.g. 3 or 3,17, in a file beside --out (d up to 4096).",
-        OUTPUT,
-        read=_indices,
-        metavar="INDICES",
-    )
+        (), "Keep the attribution's Jacobian at these samples, e.g. 3 or 3,17, in a file beside --out (d up to 4096).",
+        OUTPUT, read=_indices, metavar="INDICES",
+    )  # fmt: skip
 
 
 @command(
     "bound",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Workers,
-    Output,
+    *COMPUTING,
     Keeping,
     example="attrcert bound model.safetensors data/val --norm linf --eps 8/255 --out bounds.csv",
 )

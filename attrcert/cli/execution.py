@@ -16,6 +16,7 @@ from attrcert.cli.output import Complete, Output
 from attrcert.cli.session import compute
 from attrcert.errors import UsageError
 from attrcert.settings.computing import RunOptions, Workers
+from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from attrcert.reporting.summaries.bounds import Summary
     from attrcert.running.engines.engine import Engine
     from attrcert.running.opening.runs import Run
+
+COMPUTING = (ModelSpec, DataSpec, RunOptions, Workers, Output)  # what every command with rows takes beside its task
 
 
 def execute(

@@ -2,15 +2,13 @@
 
 from dataclasses import dataclass
 
-from attrcert.cli.execution import execute, say
+from attrcert.cli.execution import COMPUTING, execute, say
 from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.bounding import Thresholds
-from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.declared import THRESHOLD, Settings, setting
 from attrcert.settings.explaining import Averaging
-from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.vocabulary import round_down
 
 
@@ -21,19 +19,13 @@ class Global(Settings):
     smoothgrad_lipschitz: float | None = setting(
         None,
         "The global bound for SmoothGrad of any function with |f| <= F (probabilities: 0.5), with --sigma and --max-deviation; no model "
-        "or data are read.",
-        THRESHOLD,
-        metavar="F",
-    )
+        "or data are read.", THRESHOLD, metavar="F",
+    )  # fmt: skip
 
 
 @command(
     "max-eps",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Workers,
-    Output,
+    *COMPUTING,
     Global,
     example="attrcert max-eps model.safetensors data/val --max-angle 30 --out largest.csv",
 )

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-from attrcert.cli.execution import execute, say
+from attrcert.cli.execution import COMPUTING, execute, say
 from attrcert.cli.options import Asked, command
 from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.certifying import MinRadiusConfig
-from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.declared import SMOOTHING, Settings, setting
-from attrcert.settings.sources import DataSpec, ModelSpec
 
 
 @dataclass(frozen=True)
@@ -17,21 +15,14 @@ class ClosedForm(Settings):
     """What the paper prints."""
 
     published: float | None = setting(
-        None,
-        "Print the published closed form for this |h|/M instead: not an answer, since |h| depends on the radius.",
-        SMOOTHING,
-        least=0,
-        most=1,
-    )
+        None, "Print the published closed form for this |h|/M instead: not an answer, since |h| depends on the radius.",
+        SMOOTHING, least=0, most=1,
+    )  # fmt: skip
 
 
 @command(
     "min-radius",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Workers,
-    Output,
+    *COMPUTING,
     ClosedForm,
     example="attrcert min-radius model.safetensors data/val --eps 0.1 --min-cosine 0.9 --radii 0.5,1,2,4",
 )

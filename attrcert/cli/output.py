@@ -55,14 +55,9 @@ class Output(Format, Complete, Quiet):
     resume: bool = setting(False, "Continue the run that --out holds.", OUTPUT, basic=True)
     overwrite: bool = setting(False, "Replace what --out holds.", OUTPUT, basic=True)
     require: tuple[str, ...] = setting(
-        (),
-        'Judge the rows and exit 1 if this does not hold, e.g. "p95(T_c_deg) <= 30"; repeatable. See `attrcert gate`.',
-        OUTPUT,
-        many=True,
-        whole=True,
-        metavar="RULE",
-        basic=True,
-    )
+        (), 'Judge the rows and exit 1 if this does not hold, e.g. "p95(T_c_deg) <= 30"; repeatable. See `attrcert gate`.',
+        OUTPUT, many=True, whole=True, metavar="RULE", basic=True,
+    )  # fmt: skip
 
     def needs_file(self, other: Path | None = None) -> None:
         """--resume continues a CSV; --overwrite replaces it, or another file that the command writes."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, METRIC_NAMES, TRANSFERRED, transfer_column, transferred
+from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
 from attrcert.columns.bound import BOUND
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import CLOSING, COMMON
@@ -12,7 +12,7 @@ from attrcert.columns.smoothed import SMOOTH
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "DEGREES", "INVERSE", "METRIC_COLUMNS", "METRIC_NAMES", "OF_ROW", "SMOOTH", "TRANSFERRED", "Cell", "Column", "Row", "transfer_column",
+    "DEGREES", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "TRANSFERRED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,

@@ -33,7 +33,6 @@ METRIC_COLUMNS = {
         worse="down", least=-1, most=1,
     ),
 }  # fmt: skip
-METRIC_NAMES = tuple(METRIC_COLUMNS)
 TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
 ATTACK = (
     Column("attack", str, "the attack's name", case=True, place=6),

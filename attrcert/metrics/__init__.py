@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from attrcert.columns import METRIC_COLUMNS, Column
+from attrcert.columns import register as add_column
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
@@ -22,3 +24,10 @@ METRICS: "Family[Metric]" = Family(
         "ssim": "attrcert.metrics.ssim:SSIM",
     },
 )
+
+
+def register(name: str, member: "type[Metric]", column: Column) -> None:
+    """One more metric, with the column that its figures stand in."""
+    METRICS.register(name, member)
+    METRIC_COLUMNS[name] = column
+    add_column(column, "attack")

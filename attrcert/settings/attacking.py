@@ -4,13 +4,17 @@ import math
 from dataclasses import dataclass
 
 from attrcert.attacks import ATTACKS
-from attrcert.columns import METRIC_NAMES
 from attrcert.errors import UsageError
+from attrcert.metrics import METRICS
 from attrcert.settings.declared import ATTACK, Settings, setting
 from attrcert.settings.explaining import full_name
 from attrcert.vocabulary import parse_number
 
 WORST = "worst"  # the best of all attacks
+
+
+def _metrics() -> tuple[str, ...]:
+    return tuple(METRICS)
 
 
 def _step_size(text: str, name: str) -> float | None:
@@ -22,60 +26,36 @@ class Attacking(Settings):
     """The attacks, their steps and what is measured of them."""
 
     attack: tuple[str, ...] = setting(
-        ("euclidean",),
-        f"{WORST} is the best of all; repeatable.",
-        ATTACK,
-        many=True,
-        choices=lambda: (*ATTACKS, WORST),
-        basic=True,
-    )
+        ("euclidean",), f"{WORST} is the best of all; repeatable.", ATTACK, many=True, choices=lambda: (*ATTACKS, WORST), basic=True,
+    )  # fmt: skip
     steps: int = setting(30, "Steps from each start.", ATTACK, least=0, basic=True)
     step_size: float | None = setting(
-        None,
-        "auto (adapted as the attack goes), or a fixed size such as 1/255.",
-        ATTACK,
-        read=_step_size,
-        positive=True,
-        unsaid="auto",
-    )
+        None, "auto (adapted as the attack goes), or a fixed size such as 1/255.", ATTACK, read=_step_size, positive=True, unsaid="auto",
+    )  # fmt: skip
     restarts: int = setting(3, "Random starts, beside both signs of the bound's worst perturbation.", ATTACK, least=0)
     random_draws: int = setting(
         100, "Draws of the random search, the baseline T_sampled; 0 leaves it out.", ATTACK, least=0
     )
     k: int | None = setting(
-        None,
-        "Of top-k, in entries.",
-        ATTACK,
-        least=1,
-        unsaid="100, 1000 for large images, at most an eighth",
-        basic=True,
-    )
+        None, "Of top-k, in entries.", ATTACK, least=1, unsaid="100, 1000 for large images, at most an eighth", basic=True,
+    )  # fmt: skip
     keep: str | None = setting(
-        None,
-        "Metric by which the best iterate is chosen.",
-        ATTACK,
-        choices=METRIC_NAMES,
-        unsaid="the attack's own",
-    )
+        None, "Metric by which the best iterate is chosen.", ATTACK, choices=_metrics, unsaid="the attack's own",
+    )  # fmt: skip
     target_map: str = setting(
         "frame", "What manipulate aims at: frame, sample:N (that sample's map), or an image file.", ATTACK
     )
     map_weight: float = setting(1.0, "Weight of the map in manipulate's loss.", ATTACK, least=0)
     output_weight: float = setting(1.0, "Weight of the probabilities in it.", ATTACK, least=0)
     direction_beta: str | None = setting(
-        None,
-        "Softplus beta of the model that leads the way, e.g. 1, or 10:100 to let it grow.",
-        ATTACK,
-        unsaid="the bound's",
-    )
+        None, "Softplus beta of the model that leads the way, e.g. 1, or 10:100 to let it grow.", ATTACK, unsaid="the bound's",
+    )  # fmt: skip
     measure_on: str = setting(
-        "twin",
-        "twin: the model that the bound speaks of; relu: the network as it is, which no T_e here speaks of.",
-        ATTACK,
-        choices=("twin", "relu"),
-    )
+        "twin", "twin: the model that the bound speaks of; relu: the network as it is, which no T_e here speaks of.",
+        ATTACK, choices=("twin", "relu"),
+    )  # fmt: skip
     metric: tuple[str, ...] = setting(
-        METRIC_NAMES, "What is measured; repeatable.", ATTACK, many=True, choices=METRIC_NAMES, unsaid="all"
+        _metrics, "What is measured; repeatable.", ATTACK, many=True, choices=_metrics, unsaid="all"
     )
     transfer: tuple[str, ...] = setting(
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True

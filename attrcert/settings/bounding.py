@@ -16,23 +16,16 @@ class Theorems(Settings):
     """The theorems, and their solver."""
 
     loss_hessian: bool = setting(
-        False,
-        "Bound the gradient of the cross-entropy loss of a ReLU network, in closed form, without softplus.",
-        METHOD,
-    )
+        False, "Bound the gradient of the cross-entropy loss of a ReLU network, in closed form, without softplus.", METHOD,
+    )  # fmt: skip
     linf_method: tuple[str, ...] = setting(
-        ("scaled",),
-        "Bounds for linf; row-sums forms d x d matrices. Repeatable, the smallest wins.",
-        METHOD,
-        many=True,
-        choices=LINF_METHODS,
-    )
+        ("scaled",), "Bounds for linf; row-sums forms d x d matrices. Repeatable, the smallest wins.",
+        METHOD, many=True, choices=LINF_METHODS,
+    )  # fmt: skip
     label_constraint: str = setting(
-        "check",
-        "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
-        METHOD,
-        choices=LABEL_CONSTRAINTS,
-    )
+        "check", "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
+        METHOD, choices=LABEL_CONSTRAINTS,
+    )  # fmt: skip
     margin_classes: int = setting(20, "Nearest classes looked at for the label margin.", METHOD, least=1)
     eta_draws: int = setting(2, "Random perturbations for eta_random.", METHOD, least=0)
     ball: bool = setting(
@@ -41,10 +34,8 @@ class Theorems(Settings):
     proved: bool = setting(
         False,
         "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth activations "
-        "(l2, linf). Dearer: forms d x d matrices.",
-        METHOD,
-        basic=True,
-    )
+        "(l2, linf). Dearer: forms d x d matrices.", METHOD, basic=True,
+    )  # fmt: skip
     slack: float = setting(
         0.01, "Stop when the upper end is within this of the lower one, relative.", SOLVER, positive=True
     )
@@ -73,10 +64,9 @@ class Thresholds(Settings):
         (), "Largest angle in degrees, below 90; repeatable.", THRESHOLD, read=parse_number, many=True, basic=True
     )
     corrected: bool = setting(
-        False,
-        "Search with the measured correction c(eps): an eps at which the corrected bound meets the threshold (below it may not).",
+        False, "Search with the measured correction c(eps): an eps at which the corrected bound meets the threshold (below it may not).",
         THRESHOLD,
-    )
+    )  # fmt: skip
 
     def check(self) -> None:
         limits = {"deviation": math.inf, "cosine-distance": 1.0, "angle": 90.0}

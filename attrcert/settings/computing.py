@@ -27,22 +27,13 @@ class RunOptions(Settings):
     chunk: int | None = setting(
         None,
         "Points (samples times nodes or draws) differentiated together, or auto: the fastest of a few sizes, measured on the first "
-        "samples where the run is long enough.",
-        RUN,
-        read=_size,
-        least=1,
-        flags=("--chunk", "--ig-chunk"),
-        unsaid="auto",
-    )
+        "samples where the run is long enough.", RUN, read=_size, least=1, flags=("--chunk", "--ig-chunk"), unsaid="auto",
+    )  # fmt: skip
     memory: str = setting("4GB", "What the graphs and bases of a batch may fill, e.g. 4GB.", RUN)
     max_hours: float = setting(12.0, "Refuse row sums that are estimated to take longer.", RUN)
     threads: int | None = setting(
-        None,
-        "CPU threads of each process.",
-        RUN,
-        least=1,
-        unsaid="all cores, which local workers share; a Ray worker has one",
-    )
+        None, "CPU threads of each process.", RUN, least=1, unsaid="all cores, which local workers share; a Ray worker has one",
+    )  # fmt: skip
     sharing: int = 1  # workers that share the memory
 
     def check(self) -> None:
@@ -56,20 +47,14 @@ class Workers(Settings):
     """Who computes."""
 
     engine: str = setting(
-        "local",
-        "Where batches are computed: in processes here, or by Ray (needs attrcert[ray]).",
-        RUN,
-        choices=("local", "ray"),
-    )
+        "local", "Where batches are computed: in processes here, or by Ray (needs attrcert[ray]).", RUN, choices=("local", "ray"),
+    )  # fmt: skip
     workers: int = setting(
         1, "Processes (local) or actors (ray), each with a model of its own.", RUN, least=1, basic=True
     )
     ray_address: str | None = setting(
-        None,
-        "Of a Ray cluster, or auto for the one of this machine.",
-        RUN,
-        unsaid="Ray is started here",
-    )
+        None, "Of a Ray cluster, or auto for the one of this machine.", RUN, unsaid="Ray is started here",
+    )  # fmt: skip
     gpus_per_worker: float = setting(0.0, "GPUs, or a share of one, that Ray gives to each worker.", RUN, least=0)
 
     def check(self) -> None:

@@ -39,13 +39,9 @@ class Explanation(Settings):
     """The attribution of a class."""
 
     attribution: str = setting(
-        "saliency",
-        "What is explained; sm, ixg, ig, sg and us for short.",
-        METHOD,
-        read=full_name,
-        choices=lambda: tuple(ATTRIBUTIONS),
-        basic=True,
-    )
+        "saliency", "What is explained; sm, ixg, ig, sg and us for short.",
+        METHOD, read=full_name, choices=lambda: tuple(ATTRIBUTIONS), basic=True,
+    )  # fmt: skip
     target: str = setting("predicted", "Explained class: predicted, label, or a class number.", METHOD, basic=True)
     ig_steps: int = setting(20, "Nodes of integrated gradients.", METHOD, least=1)
     quadrature: str = setting(
@@ -103,13 +99,8 @@ class Perturbation(Settings):
     norm: str = setting("l2", "Of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True)
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
-        (0.1,),
-        "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.",
-        METHOD,
-        read=_eps,
-        many=True,
-        basic=True,
-    )
+        (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.", METHOD, read=_eps, many=True, basic=True,
+    )  # fmt: skip
 
     def check(self) -> None:
         Norm.parse(self.norm, self.p)
@@ -130,10 +121,8 @@ class Arithmetic(Settings):
     """How numbers are held and drawn, and how often what is drawn may mislead."""
 
     failure: float = setting(
-        1e-3,
-        "Probability, per sample, that an upper end is too small; with --smooth, that a row claims too much.",
-        SOLVER,
-    )
+        1e-3, "Probability, per sample, that an upper end is too small; with --smooth, that a row claims too much.", SOLVER,
+    )  # fmt: skip
     dtype: str = setting("float32", "Of weights, images and products.", RUN, choices=DTYPES, basic=True)
     seed: int = setting(0, "Random draws depend on this and the sample's index alone.", RUN, least=0)
 

@@ -40,24 +40,14 @@ class Smoothing(Settings):
     smooth: str = setting(
         "uniform",
         f"Certify the attribution averaged over noise: {' or '.join(NOISES)}, with --radius or --sigma. Confidence, not first-order; "
-        "networks run as they are.",
-        SMOOTHING,
-        choices=NOISES,
-        basic=True,
-    )
+        "networks run as they are.", SMOOTHING, choices=NOISES, basic=True,
+    )  # fmt: skip
     min_cosine: tuple[float, ...] = setting(
-        (),
-        "Least cosine that must be kept, e.g. 0.9; repeatable.",
-        SMOOTHING,
-        read=parse_number,
-        many=True,
-        basic=True,
-    )
+        (), "Least cosine that must be kept, e.g. 0.9; repeatable.", SMOOTHING, read=parse_number, many=True, basic=True,
+    )  # fmt: skip
     bounded: str = setting(
-        "unit",
-        "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.",
-        SMOOTHING,
-    )
+        "unit", "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.", SMOOTHING,
+    )  # fmt: skip
     rule: str = setting("tight", "The last is false and for comparison only.", SMOOTHING, choices=lambda: tuple(RULES))
     confidence: str = setting(
         "betting", "The last is the paper's, not a confidence bound.", SMOOTHING, choices=lambda: (*CONFIDENCES, CLT)
@@ -66,11 +56,8 @@ class Smoothing(Settings):
         1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True
     )
     stop_when: str = setting(
-        "never",
-        "Stop drawing once --min-cosine is certified or out of reach.",
-        SMOOTHING,
-        choices=("never", "certified"),
-    )
+        "never", "Stop drawing once --min-cosine is certified or out of reach.", SMOOTHING, choices=("never", "certified"),
+    )  # fmt: skip
     simultaneous: bool = setting(
         False, "--failure for all samples and radii together (a union bound), not for each.", SMOOTHING
     )
@@ -120,26 +107,16 @@ class Grid(Settings):
     """The radii of `min-radius`."""
 
     radii: tuple[float, ...] = setting(
-        (),
-        "The grid of radii, or of sigmas, e.g. 0.5,1,2,4.",
-        SMOOTHING,
-        read=parse_number,
-        many=True,
-        basic=True,
-    )
+        (), "The grid of radii, or of sigmas, e.g. 0.5,1,2,4.", SMOOTHING, read=parse_number, many=True, basic=True,
+    )  # fmt: skip
     max_radius: float | None = setting(
-        None,
-        f"Without --radii: {GRID} radii or sigmas up to this one, each {RATIO:g} times the one before.",
-        SMOOTHING,
-        positive=True,
-        unsaid=f"{LARGEST_SPREADS['uniform']:g}; gaussian {LARGEST_SPREADS['gaussian']:g}",
-    )
+        None, f"Without --radii: {GRID} radii or sigmas up to this one, each {RATIO:g} times the one before.",
+        SMOOTHING, positive=True, unsaid=f"{LARGEST_SPREADS['uniform']:g}; gaussian {LARGEST_SPREADS['gaussian']:g}",
+    )  # fmt: skip
     search: str = setting(
-        "smallest",
-        "smallest: test every radius at a share of the failure; descend: from the largest, until the first that fails.",
-        SMOOTHING,
-        choices=("smallest", "descend"),
-    )
+        "smallest", "smallest: test every radius at a share of the failure; descend: from the largest, until the first that fails.",
+        SMOOTHING, choices=("smallest", "descend"),
+    )  # fmt: skip
 
     def check(self) -> None:
         if self.radii and self.max_radius is not None:

@@ -64,48 +64,28 @@ class ModelSpec(Settings):
     """How a user names a model, or the network itself; what is None is taken from the checkpoint's metadata."""
 
     checkpoint: Any = setting(
-        DEFAULT_MODEL,
-        "A bundled model's name, a .safetensors file, or a .pt/.pth/.th state dict.",
-        MODEL,
-        argument=True,
-        basic=True,
-    )
+        DEFAULT_MODEL, "A bundled model's name, a .safetensors file, or a .pt/.pth/.th state dict.", MODEL, argument=True, basic=True,
+    )  # fmt: skip
     arch: str | None = setting(
-        None,
-        "bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
-        MODEL,
-        basic=True,
-    )
+        None, "bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
+        MODEL, basic=True,
+    )  # fmt: skip
     arch_args: Mapping[str, Any] = setting(
-        dict,
-        "Argument of the architecture; repeatable.",
-        MODEL,
-        read=parse_argument,
-        many=True,
-        whole=True,
-        collect=dict,
-        flags=("--arch-arg",),
-        metavar="KEY=VALUE",
-    )
+        dict, "Argument of the architecture; repeatable.",
+        MODEL, read=parse_argument, many=True, whole=True, collect=dict, flags=("--arch-arg",), metavar="KEY=VALUE",
+    )  # fmt: skip
     output: str | None = setting(None, "Which entry of a tuple or dict output holds the logits.", MODEL)
     mean: tuple[float, ...] | None = setting(
-        None,
-        "Per-channel mean that the model's normalisation subtracts, e.g. 0.49,0.48,0.45.",
-        MODEL,
-        read=_numbers,
-        basic=True,
-    )
+        None, "Per-channel mean that the model's normalisation subtracts, e.g. 0.49,0.48,0.45.", MODEL, read=_numbers, basic=True,
+    )  # fmt: skip
     std: tuple[float, ...] | None = setting(
         None, "Per-channel standard deviation, e.g. 0.25,0.24,0.26.", MODEL, read=_numbers, basic=True
     )
     softplus_beta: float | None = setting(
         DEFAULT_SOFTPLUS_BETA,
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
-        "are not changed.",
-        MODEL,
-        read=_beta,
-        positive=True,
-    )
+        "are not changed.", MODEL, read=_beta, positive=True,
+    )  # fmt: skip
     max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
 
 
@@ -116,10 +96,8 @@ class DataSpec(Settings):
     dataset: Any = setting(
         DEFAULT_SAMPLE,
         "A bundled sample's name, an .npz (images, labels), a folder of images, torchvision:NAME:SPLIT, or module:factory.",
-        DATA,
-        argument=True,
-        basic=True,
-    )
+        DATA, argument=True, basic=True,
+    )  # fmt: skip
     data_root: str = setting("data", "Folder of torchvision datasets.", DATA)
     download: bool = setting(False, "Let torchvision download the dataset.", DATA)
     resize: int | None = setting(None, "Resize the shorter side to this many pixels.", DATA, least=1, basic=True)
@@ -129,21 +107,13 @@ class DataSpec(Settings):
     )
     skip: int = setting(0, "Skip this many samples.", DATA, least=0)
     limit: int | None = setting(
-        None,
-        "Use at most this many samples.",
-        DATA,
-        least=1,
-        unsaid=f"all; {BUNDLED_LIMIT} where DATASET is omitted",
-        basic=True,
-    )
+        None, "Use at most this many samples.", DATA, least=1, unsaid=f"all; {BUNDLED_LIMIT} where DATASET is omitted", basic=True,
+    )  # fmt: skip
     indices: tuple[int, ...] | None = setting(None, "Use these samples, e.g. 3,17,100-199.", DATA, read=_indices)
     shard: tuple[int, int] | None = setting(
-        None,
-        "Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
-        DATA,
-        read=_shard,
-        metavar="I/N",
-    )
+        None, "Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
+        DATA, read=_shard, metavar="I/N",
+    )  # fmt: skip
     max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
 
     def check(self) -> None:
