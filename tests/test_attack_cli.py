@@ -677,7 +677,7 @@ def test_without_options_the_configuration_is_the_default_one(config_of):
 
 
 def test_every_field_of_a_preset_is_an_option_of_the_command():
-    known = settings_of(AttackConfig)
+    known = set(settings_of(AttackConfig))
     assert all(set(preset.settings) <= known for preset in PRESETS.values())
 
 

@@ -336,7 +336,7 @@ def test_a_run_has_the_threads_that_it_asks_for():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--threads", 0), "should be greater than or equal to 1"),
+        (("--threads", 0), "must be at least 1, got 0"),
         (("--engine", "spark"), "--engine must be one of local, ray, got 'spark'"),
         (("--ray-address", "auto"), "go with --engine ray"),
         (("--gpus-per-worker", 1), "go with --engine ray"),

@@ -448,7 +448,7 @@ def telling(tmp_path):
         ({"1_weight": torch.full((4, 16), torch.nan)}, {}),
         ({"1_weight": WEIGHT.to(torch.complex64)}, {}),
         ({}, {"mean": (0.5,)}),
-        ({}, {"beta": -1.0}),
+        ({}, {"softplus_beta": -1.0}),
         ({}, {"mean": (0.5,), "std": (float("nan"),)}),
     ],
     ids=["NaN", "complex", "mean alone", "beta", "std"],
@@ -475,7 +475,7 @@ def test_code_of_an_architecture_runs_only_after_the_data_were_found(telling, da
 
 def test_the_cap_is_an_option_of_every_command_that_reads(tmp_path):
     for command in ("bound", "attack", "max-eps", "min-radius", "smooth", "doctor"):
-        assert "--max-input" in attrcert(command, "--help").out
+        assert "--max-input" in attrcert(command, "--help-all").out
     done = attrcert("bound", "--limit", 1, "--max-input", "4")
     assert done.code == UsageError.exit_code
     assert "--max-input must be a size such as 4GB" in done.said

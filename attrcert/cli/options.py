@@ -14,6 +14,7 @@ from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 from attrcert.settings.tasks import Task, parts_of
 
 Run = Callable[..., None]
+MOST_SHOWN = 26  # letters of choices beside an option; more stand in its help
 P = TypeVar("P", bound=Settings)
 
 
@@ -65,7 +66,8 @@ class _Offered:
         shown = bool(default) or (default is not None and not isinstance(default, bool | tuple | Mapping))
         if self.how.unsaid or not shown:
             default = False if kind is bool else None
-        text = self.how.help + (f" Default: {self.how.unsaid}." if self.how.unsaid else "")
+        listed = f" One of {', '.join(self.how.words)}." if self._shown and self._metavar(kind) != self._shown else ""
+        text = self.how.help + listed + (f" Default: {self.how.unsaid}." if self.how.unsaid else "")
         about: dict[str, Any] = {"help": escaped(text), "show_default": shown and not self.how.unsaid}
         if self.how.argument:
             about["help"] = escaped(f"{text} Default: {self.default}.")
@@ -84,10 +86,15 @@ class _Offered:
             default = _text(default)
         return _parameter(self.name, given, typer.Option(*flags, **about), default)
 
+    @property
+    def _shown(self) -> str:
+        """The choices."""
+        return f"[{'|'.join(self.how.words)}]" if self.how.words else ""
+
     def _metavar(self, kind: type) -> str | None:
-        """What is shown for the value; flags have none."""
-        if self.how.choices:
-            return f"[{'|'.join(self.how.words)}]"
+        """What is shown for the value: few choices as they are; flags have none."""
+        if self._shown and len(self._shown) <= MOST_SHOWN:
+            return self._shown
         if self.how.metavar or kind in (bool, int, float):
             return self.how.metavar or None
         return "<number>" if "float" in self.hint else "<text>"

@@ -48,9 +48,17 @@ class Smoothing(Settings):
     bounded: str = setting(
         "unit", "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.", SMOOTHING,
     )  # fmt: skip
-    rule: str = setting("tight", "The last is false and for comparison only.", SMOOTHING, choices=lambda: tuple(RULES))
+    rule: str = setting(
+        "tight",
+        "From length to cosine; published is false and for comparison only.",
+        SMOOTHING,
+        choices=lambda: tuple(RULES),
+    )
     confidence: str = setting(
-        "betting", "The last is the paper's, not a confidence bound.", SMOOTHING, choices=lambda: (*CONFIDENCES, CLT)
+        "betting",
+        "How the length is bounded from below; clt is the paper's, not a confidence bound.",
+        SMOOTHING,
+        choices=lambda: (*CONFIDENCES, CLT),
     )
     samples: int = setting(
         1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True
