@@ -114,7 +114,7 @@ def begun(runs, tmp_path_factory) -> dict[str, Path]:
     assert disturbed(runs, tmp_path_factory.mktemp("seen"), seen) is None
     last_but_one = [place for place, step in enumerate(seen.log) if step == "write"][-2]  # then comes the manifest
     assert isinstance(disturbed(runs, homes["resumed"], System(last_but_one, kill=True)), Killed)
-    other = replace(runs, run=replace(runs.run, config=replace(CONFIG, seed=1)))
+    other = replace(runs, run=replace(runs.run, work=replace(runs.run.work, config=replace(CONFIG, seed=1))))
     assert disturbed(other, homes["overwriting"], System()) is None
     return homes
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +170,14 @@ def test_a_data_loader_stands_for_its_dataset():
 def test_one_knob_has_one_default():
     assert attrcert.ModelSpec().softplus_beta == 20.0
     assert "20" in program("bound", "--help-all").shown.split("--softplus-beta")[1].split("--")[0]
+
+
+def test_a_configuration_is_replaced_like_any_dataclass():
+    config = BoundConfig(eps=0.2, norm="linf")
+    assert replace(config, eps=(0.3,)) == BoundConfig(eps=0.3, norm="linf")
+    assert replace(config) == config
+    with pytest.raises(UsageError, match="did you mean 'slack'"):
+        BoundConfig(slak=0.1)
 
 
 def test_public_names_are_listed_and_no_others():

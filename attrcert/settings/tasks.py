@@ -1,7 +1,7 @@
 """What a run computes: a task has the settings that it needs, in parts, and says its columns, its cases and who computes its rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
 from attrcert.attributions import SMOOTHED
@@ -10,7 +10,7 @@ from attrcert.errors import UsageError
 from attrcert.registry import unknown
 from attrcert.settings.attacking import Attacking
 from attrcert.settings.bounding import Theorems, Thresholds
-from attrcert.settings.declared import Setting, Settings, declared, made, option
+from attrcert.settings.declared import Setting, Settings, declared, option, taken
 from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation
 from attrcert.vocabulary import NormKind
 
@@ -30,14 +30,14 @@ class Task:
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
 
     def __init__(self, **given: Any) -> None:
-        known = settings_of(type(self))
+        known, parts = settings_of(type(self)), parts_of(type(self))
         for name in given:
             if name in self.refused:
                 raise UsageError(f"{option(name)} means nothing here: {self.refused[name]}")
-            if name not in known:
+            if name not in known and name not in parts:
                 raise unknown("setting", name, known)
-        for name, kind in parts_of(type(self)).items():
-            object.__setattr__(self, name, made(kind, given))
+        for name, kind in parts.items():  # a part may be given whole, as dataclasses.replace does
+            object.__setattr__(self, name, replace(given.get(name) or kind(), **taken(kind, given)))
         self.check()
 
     def check(self) -> None:
@@ -45,9 +45,7 @@ class Task:
 
     def replacing(self: T, **given: Any) -> T:
         """The same with other settings."""
-        return type(self)(
-            **{name: value for name, value in {**self.flat(), **given}.items() if name not in self.refused}
-        )
+        return replace(self, **given)
 
     def flat(self) -> dict[str, Any]:
         """All settings by name, also those that mean nothing here."""
