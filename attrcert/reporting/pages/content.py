@@ -8,8 +8,8 @@ from typing import Any
 
 from attrcert.columns import COLUMNS, Row, column_named, headlines
 from attrcert.errors import UsageError
+from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
-from attrcert.reporting.gating.regressions import differing_keys
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
 from attrcert.reporting.pages.figures import Plot, RunRows, plots
