@@ -12,8 +12,9 @@ from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
-from attrcert.reporting.pages.figures import Plot, RunRows, plots
+from attrcert.reporting.pages.figures import RunRows, plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
+from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.bounds import TextTable
 from attrcert.reporting.summaries.overviews import overview_of_file
