@@ -16,8 +16,8 @@ from attrcert.reporting.pages.figures import RunRows, plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
-from attrcert.reporting.summaries.bounds import TextTable
 from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.runfiles import RunTable, read_table

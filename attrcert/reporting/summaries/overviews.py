@@ -7,8 +7,9 @@ from typing import Any
 from attrcert.columns import Row
 from attrcert.errors import UsageError
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
-from attrcert.reporting.summaries.bounds import TextTable, bound_table, summarise
+from attrcert.reporting.summaries.bounds import bound_table, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.tables.text_table import TextTable
 
 
 def overview(
