@@ -6,15 +6,13 @@ from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 from attrcert.errors import UsageError
-from attrcert.vocabulary import nearest
+from attrcert.vocabulary import did_you_mean
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `attrcert catalogue`") -> UsageError:
     """The error for a name that is not in a family, with the nearest one, or `where` they are explained."""
     names = list(known)
-    near = nearest(name, names)
-    hint = f"did you mean {near!r}?" if near else where
-    return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=hint)
+    return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=did_you_mean(name, names, where))
 
 
 T = TypeVar("T")

@@ -125,10 +125,10 @@ def some(names: Iterable[str], most: int = 5) -> str:
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint at the known name that was probably meant, or what else there is to say."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return close[0] if close else None
+    return f"did you mean {close[0]!r}?" if close else otherwise
 
 
 def parse_number(text: str, name: str = "") -> float:

@@ -12,8 +12,10 @@ from rich.console import Console
 from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns, headlines
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.attacks import AttackSummary, area, attack_tables, summarise_attacks
-from attrcert.reporting.summaries.bounds import TextTable, markdown, summarise
-from attrcert.reporting.tables import show
+from attrcert.reporting.summaries.bounds import summarise
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.terminal import show
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.records import read_rows, to_csv
 from attrcert.vocabulary import Guarantee
 

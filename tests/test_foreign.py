@@ -20,8 +20,9 @@ from safetensors.torch import save_file
 from attrcert.columns import COLUMNS
 from attrcert.errors import SampleError, UnexpectedError
 from attrcert.foreign import guarded, printable, printable_lines, shell, unguarded
-from attrcert.reporting.summaries.bounds import TextTable, markdown
-from attrcert.reporting.tables import show
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.terminal import show
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.records import read_rows, to_csv
 from attrcert.saved.runfiles import read_table
 

@@ -31,7 +31,7 @@ REPORTING_SEES = {"errors", "foreign", "vocabulary", "columns", "saved", "pictur
 ROOMS = {
     "bounds": ({"first_order", "proved", "smoothed"},),
     "running": ({"checks"}, {"evaluating"}, {"opening"}, {"keeping", "engines"}),
-    "reporting": ({"summaries"}, {"tables", "gating"}, {"pages"}),
+    "reporting": ({"tables"}, {"summaries", "gating"}, {"pages"}),
 }
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}

@@ -21,8 +21,9 @@ from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
 from attrcert.reporting.pages.content import Page, make_page
-from attrcert.reporting.pages.figures import Plot, RunRows, plots
+from attrcert.reporting.pages.figures import RunRows, plots
 from attrcert.reporting.pages.galleries import galleries, jacobians
+from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RankedRun, sample_table, worst_rows
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.records import to_csv

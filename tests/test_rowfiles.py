@@ -11,7 +11,7 @@ from reference.program import attrcert
 import attrcert as library
 from attrcert.columns import COLUMNS, Column
 from attrcert.errors import FileError, ResumeError, UsageError
-from attrcert.reporting.gating.regressions import differing_keys
+from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.saved import manifests, schemas
 from attrcert.saved.files import write_bytes
 from attrcert.saved.merging import merge

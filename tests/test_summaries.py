@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attrcert.columns import headlines
-from attrcert.reporting.summaries.bounds import Statistic, bound_table, markdown, summarise
-from attrcert.reporting.tables import show
+from attrcert.reporting.summaries.bounds import Statistic, bound_table, summarise
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.terminal import show
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

@@ -167,8 +167,9 @@ def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[st
 
 def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | None", *, auc: bool) -> "Summary":
     """The result on stdout."""
-    from attrcert.reporting.summaries.bounds import markdown, summarise
+    from attrcert.reporting.summaries.bounds import summarise
     from attrcert.reporting.summaries.overviews import overview
+    from attrcert.reporting.tables.markdown import markdown
     from attrcert.saved.records import to_csv
 
     summary = summarise(rows, run.facts())
@@ -184,7 +185,7 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
     if format_ == "markdown":
         put("\n".join(markdown(table) for table in tables))
     else:
-        from attrcert.reporting.tables import show
+        from attrcert.reporting.tables.terminal import show
 
         console = stdout()
         for number, table in enumerate(tables):

@@ -239,6 +239,6 @@ def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
     else:
         from rich.console import Console
 
-        from attrcert.reporting.tables import show
+        from attrcert.reporting.tables.terminal import show
 
         show(verdict_table(verdict), Console(stderr=on_stderr, highlight=False))

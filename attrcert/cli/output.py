@@ -82,6 +82,4 @@ class Output(Format, Complete, Quiet):
             )
             if not applies(replace(rule.figure, filters=filters), expected):
                 raise no_run_has(rule.figure, [expected])
-            if not set(rule.figure.columns) <= set(expected.header):
-                raise no_run_has(rule.figure, [expected])
         return rules

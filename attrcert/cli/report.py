@@ -95,7 +95,7 @@ def _write(page: "Page", target: Path | None, format_: str) -> None:
 def _draw(page: "Page", folder: Path) -> None:
     from itertools import product
 
-    from attrcert.reporting.pages.figures import MARK
+    from attrcert.reporting.pages.plots import MARK
 
     make_folder(folder)
     files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}

@@ -1,9 +1,7 @@
 """Labelled images from a name, an array file, a folder, torchvision or the user's own factory; decoded when asked for."""
 
-import hashlib
 import inspect
-import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,18 +12,18 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from attrcert.errors import AttrcertError, DataError, SampleError, UsageError
+from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
 from attrcert.loading.array_archives import read_arrays
 from attrcert.loading.files import readable, regular, sha256
-from attrcert.loading.pictures import ENDINGS, decoded
-from attrcert.loading.pixels import MOST_CLASSES, as_image, class_number
+from attrcert.loading.image_arrays import array_images
+from attrcert.loading.image_folders import folder_images
+from attrcert.loading.pixels import as_image, class_number
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
 from attrcert.settings.declared import declared
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, DataSpec
-from attrcert.vocabulary import some
 
 NOT_CHOSEN = ("data_root", "download", "max_input")  # how data are come by, not which
 
@@ -80,49 +78,6 @@ def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:
     if not picked:
         raise UsageError(f"no sample is left: {size} images, skip {spec.skip}, limit {spec.limit}")
     return picked
-
-
-@dataclass(frozen=True)
-class ArrayImages:
-    """Images in memory, as they come in .npz files: uint8 or float in [0, 1], channels last or first."""
-
-    images: np.ndarray | Tensor
-    labels: Sequence[int] | np.ndarray | Tensor | None
-
-    def __len__(self) -> int:
-        return len(self.images)
-
-    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
-        return as_image(self.images[index], self._channels_last()), None if self.labels is None else int(
-            self.labels[index]
-        )
-
-    def _channels_last(self) -> bool:
-        shape = self.images.shape
-        return (
-            len(shape) == 4 and shape[3] in (1, 3) and (shape[1] not in (1, 3) or isinstance(self.images, np.ndarray))
-        )
-
-
-@dataclass(frozen=True)
-class FolderImages:
-    """Image files in class sub-folders (labels in alphabetic order) or flat (no labels); decoded one by one."""
-
-    paths: tuple[Path, ...]
-    labels: tuple[int | None, ...]
-    mode: str
-    max_input: str = DEFAULT_MAX_INPUT
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
-        try:
-            picture = decoded(self.paths[index], self.mode, self.max_input)
-        except AttrcertError as error:
-            text = str(error).encode(errors="backslashreplace").decode()  # rows are text, names of files need not be
-            raise SampleError(text, kind="unreadable") from error
-        return as_image(picture, channels_last=True), self.labels[index]
 
 
 @dataclass(frozen=True)
@@ -199,70 +154,10 @@ def _source(spec: DataSpec) -> tuple[Images, str | None]:
     if spec.dataset.startswith("torchvision:"):
         return _torchvision_set(spec), None
     if path.suffix == ".npz":
-        return _arrays(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path)
+        return array_images(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path)
     if path.is_dir():
-        return _read_folder(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
+        return folder_images(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
     return _from_factory(spec.dataset), None
-
-
-def _arrays(images: Any, labels: Any, name: str) -> ArrayImages:
-    if images.ndim not in (3, 4):
-        raise DataError(
-            f"images of {name} must have the shape (N, H, W, C), (N, C, H, W) or (N, H, W), got {tuple(images.shape)}"
-        )
-    if isinstance(images, np.ndarray) and images.dtype.kind not in "uif":
-        raise DataError(f"images of {name} must be numbers, got {images.dtype}")
-    if 0 in images.shape[1:]:
-        raise DataError(f"images of {name} must have pixels, got the shape {tuple(images.shape)}")
-    return ArrayImages(images, None if labels is None else _labels(np.asarray(labels), len(images), name))
-
-
-def _labels(labels: np.ndarray, size: int, name: str) -> np.ndarray:
-    """Class numbers, from whatever numbers they were stored as."""
-    if labels.ndim != 1 or labels.dtype.kind not in "uif":
-        raise DataError(
-            f"labels of {name} must be one class number per image, got {labels.dtype} of shape {labels.shape}"
-        )
-    if len(labels) != size:
-        raise DataError(f"{name} has {size} images but {len(labels)} labels")
-    labels = labels.astype(np.float64) if labels.dtype.kind == "f" else labels
-    wrong = ~((labels >= 0) & (labels <= MOST_CLASSES) & (labels == np.floor(labels)))  # NaN is nothing of that
-    if wrong.any():
-        came = labels[wrong.argmax()]
-        raise DataError(f"labels must be class numbers 0, 1, 2, ..., but {name} has {came} at index {wrong.argmax()}")
-    return labels.astype(np.int64)
-
-
-def _read_folder(folder: Path, mode: str, max_input: str) -> tuple[FolderImages, str]:
-    with readable(folder):
-        found = _class_files(folder) or [(path, None) for path in _pictures_in(folder.iterdir())]
-        if not found:
-            raise DataError(f"{folder} holds no image files ({', '.join(sorted(ENDINGS))})")
-        paths, labels = zip(*found, strict=True)
-        # names and sizes, not contents: a folder can hold a hundred thousand files
-        sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
-    names = (os.fsencode(path.relative_to(folder)) for path in paths)
-    listing = b"\n".join(b"%b %d" % entry for entry in zip(names, sizes, strict=True))
-    return FolderImages(paths, labels, mode, max_input), "listing:" + hashlib.sha256(listing).hexdigest()
-
-
-def _class_files(folder: Path) -> list[tuple[Path, int | None]]:
-    """The images of class folders with their labels; empty where no sub-folder holds images, which is a flat folder."""
-    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    found = [(path, label) for label, name in enumerate(classes) for path in _pictures_in((folder / name).rglob("*"))]
-    beside = _pictures_in(folder.iterdir())
-    if found and beside:
-        raise DataError(
-            f"{folder} must hold images or sub-folders with images, not both: "
-            f"it has {some([path.name for path in beside], 1)} beside {some([found[0][0].parent.name])}",
-            hint="move either of them elsewhere",
-        )
-    return list(found)
-
-
-def _pictures_in(entries: Iterable[Path]) -> list[Path]:
-    """In the order of their names. Links that lead nowhere and pipes are among them: each is a sample that cannot be read."""
-    return sorted(path for path in entries if path.suffix.lower() in ENDINGS and not path.is_dir())
 
 
 def _torchvision_set(spec: DataSpec) -> WrappedImages:
@@ -289,9 +184,9 @@ def wrap(made: Any, name: str = "data") -> Images:
     """A pair (images, labels) of arrays, or a map-style dataset of (image, label) pairs; a DataLoader stands for its dataset."""
     made = made.dataset if isinstance(made, DataLoader) else made
     if isinstance(made, tuple) and len(made) == 2 and isinstance(made[0], np.ndarray | Tensor):
-        return _arrays(*made, name)
+        return array_images(*made, name)
     if isinstance(made, np.ndarray | Tensor):
-        return _arrays(made, None, name)
+        return array_images(made, None, name)
     if not hasattr(made, "__len__") or not hasattr(made, "__getitem__"):
         raise DataError(f"{name} must give arrays (images, labels) or a map-style dataset, got {type(made).__name__}")
     return WrappedImages(made)

@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 
 from attrcert.columns import guarantees
 from attrcert.errors import UsageError
+from attrcert.reporting.gating.baselines import pair_up
 from attrcert.reporting.gating.judgements import Refuting, judge_completeness, judge_promises, judge_rule
 from attrcert.reporting.gating.refutations import Evidence, evidence
-from attrcert.reporting.gating.regressions import judge_allowance, pair_up
+from attrcert.reporting.gating.regressions import judge_allowance
 from attrcert.reporting.gating.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
 from attrcert.reporting.gating.verdicts import Judgement, Outcome, Verdict, Waiver, attempt, findings, refused
 from attrcert.saved.files import read_text
 from attrcert.saved.runfiles import RunTable, read_table
-from attrcert.vocabulary import Guarantee, nearest
+from attrcert.vocabulary import Guarantee, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -199,11 +200,8 @@ def read_gate(path: Path) -> dict[str, Any]:
     known = [one.name for one in fields(Gate)]
     for key in table:
         if key not in known:
-            near = nearest(key, known)
-            raise UsageError(
-                f"[gate] in {path} has no key {key!r}",
-                hint=f"did you mean {near!r}?" if near else f"it has {', '.join(known)}",
-            )
+            hint = did_you_mean(key, known, f"it has {', '.join(known)}")
+            raise UsageError(f"[gate] in {path} has no key {key!r}", hint=hint)
     return {key: _FIELDS[key](value, f"{key} in {path}", path.parent) for key, value in table.items()}
 
 

@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from attrcert.errors import UsageError
+from attrcert.reporting.gating.comparisons import complies
 from attrcert.reporting.gating.possibilities import check_can_fail
 from attrcert.reporting.gating.promises import exceeded
 from attrcert.reporting.gating.refutations import Evidence, Refutation
 from attrcert.reporting.gating.rules import Figure, Rule
-from attrcert.reporting.gating.selections import Selection, applies, complies, no_run_has, select, statistic
+from attrcert.reporting.gating.selections import Selection, applies, no_run_has, select, statistic
 from attrcert.reporting.gating.verdicts import WORST, Judgement, Observation, Outcome, gravest
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Status, parse_indices, round_down, round_up

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise, product
 
 from attrcert.columns import Cell, Column
+from attrcert.reporting.gating.comparisons import check_word, comparing, complies
 from attrcert.reporting.gating.rules import Allowance, Comparison, Figure, Rule, RuleError
-from attrcert.reporting.gating.selections import check_word, comparing, complies
 from attrcert.saved.runfiles import RunTable
 
 OPPOSITE = {"<=": ">", ">": "<=", ">=": "<", "<": ">=", "==": "!=", "!=": "=="}

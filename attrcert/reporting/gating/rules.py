@@ -20,7 +20,7 @@ from typing import TypeVar
 from attrcert.columns import DEGREES, unit_of
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
-from attrcert.vocabulary import nearest
+from attrcert.vocabulary import did_you_mean
 
 NUMERIC = ("mean", "median", "min", "max", "std")
 COUNTING = ("fraction", "count")
@@ -188,6 +188,9 @@ class _Reader:
     def error(self, what: str, place: int, hint: str = "") -> RuleError:
         return rule_error(self.text, what, place, hint)
 
+    def expected(self, what: str, token: _Token, hint: str = "") -> RuleError:
+        return self.error(f"expected {what}, got {token.text or 'the end'!r}", token.place, hint)
+
     @property
     def peek(self) -> _Token:
         return self.tokens[self.place]
@@ -200,24 +203,22 @@ class _Reader:
     def expect(self, text: str, after: str) -> None:
         token = self.take()
         if token.text != text or token.kind != "sign":
-            raise self.error(f"expected {text!r} {after}, got {token.text or 'the end'!r}", token.place)
+            raise self.expected(f"{text!r} {after}", token)
 
     def end(self) -> None:
         if self.peek.kind != "end":
-            raise self.error(f"expected the end, got {self.peek.text!r}", self.peek.place)
+            raise self.expected("the end", self.peek)
 
     def figure(self) -> Figure:
         start = self.take()
         statistic = start.text
         if start.kind != "word" or not (statistic in NUMERIC + COUNTING or _is_percentile(statistic)):
-            raise self._no_statistic(start)
+            hint = did_you_mean(statistic, (*NUMERIC, "p95", *COUNTING), "e.g. p95(T_c_deg) <= 30")
+            raise self.expected(f"a statistic ({', '.join((*NUMERIC, 'pNN', *COUNTING))})", start, hint)
         self.expect("(", f"after {statistic}")
-        column, place = None, self.peek.place
-        condition: tuple[tuple[Comparison, ...], ...] = ()
-        if statistic in COUNTING:
-            condition = self.separated("or", self.conjunction)
-        else:
-            column = self.column().text
+        counting, place = statistic in COUNTING, self.peek.place
+        condition = self.separated("or", lambda: self.separated("and", self.term)) if counting else ()
+        column = None if counting else self.column().text
         filters: tuple[Comparison, ...] = ()
         if self.peek.text == "[":
             self.take()
@@ -230,24 +231,12 @@ class _Reader:
         text = self.text[start.place : closing.place + 1]
         return Figure(statistic, column, condition, filters, text, self.text, place)
 
-    def _no_statistic(self, start: _Token) -> RuleError:
-        known = (*NUMERIC, "p95", *COUNTING)
-        near = nearest(start.text, known)
-        return self.error(
-            f"expected a statistic ({', '.join((*NUMERIC, 'pNN', *COUNTING))}), got {start.text or 'the end'!r}",
-            start.place,
-            f"did you mean {near!r}?" if near else "e.g. p95(T_c_deg) <= 30",
-        )
-
     def separated(self, separator: str, item: Callable[[], T]) -> tuple[T, ...]:
         items = [item()]
         while self.peek.text == separator:
             self.take()
             items.append(item())
         return tuple(items)
-
-    def conjunction(self) -> tuple[Comparison, ...]:
-        return self.separated("and", self.term)
 
     def term(self) -> Comparison:
         column = self.column()
@@ -270,28 +259,26 @@ class _Reader:
         if token.kind == "number":
             return Comparison(column.text, comparator, Value(token.text, self._number(token)), column.place)
         if token.kind not in ("word", "text"):
-            raise self.error(f"expected a number or a word, got {token.text or 'the end'!r}", token.place)
+            raise self.expected("a number or a word", token)
         word = token.text[1:-1] if token.kind == "text" else token.text
         return Comparison(column.text, comparator, Value(word, None), column.place)
 
     def column(self) -> _Token:
         token = self.take()
         if token.kind != "word":
-            raise self.error(f"expected a column's name, got {token.text or 'the end'!r}", token.place)
+            raise self.expected("a column's name", token)
         return token
 
     def comparator(self, where: str) -> str:
         token = self.take()
         if token.text not in COMPARATORS:
-            raise self.error(
-                f"expected one of {' '.join(COMPARATORS)} {where}, got {token.text or 'the end'!r}", token.place
-            )
+            raise self.expected(f"one of {' '.join(COMPARATORS)} {where}", token)
         return "==" if token.text == "=" else token.text
 
     def limit(self) -> float:
         token = self.take()
         if token.kind != "number":
-            raise self.error(f"expected a number, got {token.text or 'the end'!r}", token.place)
+            raise self.expected("a number", token)
         return self._number(token)
 
     def _number(self, token: _Token) -> float:

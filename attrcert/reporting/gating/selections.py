@@ -1,37 +1,19 @@
 """What a rule's figure is over a run's rows: case by case, and never over rows that say nothing."""
 
 import math
-import operator
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from attrcert.columns import COLUMNS, Cell, Column, column_named
+from attrcert.columns import COLUMNS, Column, column_named
+from attrcert.reporting.gating.comparisons import KINDS, check_word, comparing
 from attrcert.reporting.gating.rules import THRESHOLDS, Comparison, Figure, RuleError
 from attrcert.saved.runfiles import Case, RunTable, case_text
-from attrcert.vocabulary import Status, nearest, some
+from attrcert.vocabulary import Status, did_you_mean, some
 
-TABLE_DIGITS = 4
 SLACK = 1e-9  # of a rank: 95 % of 20 is 19, however it is rounded
-SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
-COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "<": operator.lt,
-    ">": operator.gt,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-MEAN_ROUNDING = 1e-12  # relative: what a mean of many numbers may be off, and a limit is not missed by
-
-
-def complies(value: float, comparator: str, limit: float) -> bool:
-    """Numbers that rounding alone may tell apart are equal."""
-    if math.isclose(value, limit, rel_tol=MEAN_ROUNDING):
-        return comparator in ("<=", ">=", "==")
-    return COMPARE[comparator](value, limit)
 
 
 @dataclass(frozen=True)
@@ -84,10 +66,8 @@ _STATISTICS: dict[str, Callable[..., Any]] = {
 
 def applies(figure: Figure, table: RunTable) -> bool:
     """Whether the run was asked for all columns that the figure names, and has a case that its filter admits."""
-    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
-        return False
     filters = [term for term in figure.filters if term.column in table.case_names]
-    if any(_never(term, table) for term in filters):
+    if not all(map(table.asked, figure.columns)) or any(_never(term, table) for term in filters):
         return False
     keeps = [_compiled(figure, term, table) for term in filters]
     return not keeps or any(all(keep(places[0]) for keep in keeps) for places in table.cases.values())
@@ -115,7 +95,7 @@ def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()
 
 def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     """Of the cases that have the figure, for those who look and do not judge."""
-    if not (set(figure.columns) <= set(table.header) and all(map(table.asked, figure.columns))):
+    if not all(map(table.asked, figure.columns)):
         return ()
     value = _value(figure, table)
     return tuple(
@@ -212,17 +192,18 @@ def measured(figure: Figure) -> tuple[str, ...]:
 
 
 def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
-    """The number that a row gives: its cell, or 1 or 0; None where the figure does not apply."""
+    """The number that a row gives: its cell, or 1 or 0; None where the figure does not apply, or the row failed."""
     if figure.column is None:
         return _met(figure, table)
     column = _known(figure, figure.column, figure.place, table)
     if column.kind not in (int, float):
         raise figure.error(
-            f"{figure.statistic} needs a column of numbers, and {column.name} holds {_KINDS[column.kind]}",
+            f"{figure.statistic} needs a column of numbers, and {column.name} holds {KINDS[column.kind]}",
             figure.place,
             f"fraction({column.name}{'' if column.kind is bool else ' == ...'}) counts rows",
         )
-    return _figures(column, table)
+    number = _numbers(column, table)
+    return lambda place: None if table.failed[place] else number(place)
 
 
 def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
@@ -251,12 +232,6 @@ def _tells(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int],
     return lambda place: cells[place] is not None or (column.lacking is not None and not table.failed[place])
 
 
-def _figures(column: Column, table: RunTable) -> Callable[[int], float | None]:
-    """The figure of a row; a row that failed has none."""
-    number = _numbers(column, table)
-    return lambda place: None if table.failed[place] else number(place)
-
-
 def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
     """The number in a row's cell, or what a usable row without it counts as."""
     cells, failed = table.cells[column.name], table.failed
@@ -273,16 +248,9 @@ def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
 def _known(figure: Figure, name: str, place: int, table: RunTable) -> Column:
     column = table.column(name)
     if column is None:
-        near = nearest(name, table.header)
-        raise figure.error(
-            f"{table.name} has no column {name!r}",
-            place,
-            f"did you mean {near!r}?" if near else f"its columns are {', '.join(table.header)}",
-        )
+        hint = did_you_mean(name, table.header, f"its columns are {', '.join(table.header)}")
+        raise figure.error(f"{table.name} has no column {name!r}", place, hint)
     return column
-
-
-_KINDS = {str: "text", bool: "true or false", int: "numbers", float: "numbers"}
 
 
 def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
@@ -296,61 +264,6 @@ def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[in
     if column.kind is str:
         check_word(figure, term, column, table)
     return lambda place: meets(cells[place])
-
-
-def comparing(figure: Figure, term: Comparison, column: Column) -> Callable[[Cell], bool]:
-    """Whether a cell of that column is as the comparison says; an empty one is not."""
-    value = term.value
-    if value is None:
-        if column.kind is not bool:
-            raise figure.error(
-                f"{column.name} holds {_KINDS[column.kind]}: compare it with something",
-                term.place,
-                f"e.g. {column.name} == ...",
-            )
-        return lambda cell: cell is True
-    if column.kind in (int, float):
-        if value.number is None:
-            raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
-        limit = value.number
-        digits = len(value.text.lower().partition("e")[0].replace(".", "").lstrip("-+0"))
-        return lambda cell: cell is not None and _meets(float(cell), term.comparator, limit, digits)
-    if term.comparator not in ("==", "!="):
-        raise figure.error(f"{column.name} holds {_KINDS[column.kind]}: compare it by == or !=", term.place)
-    compare, word = COMPARE[term.comparator], _flag(figure, term, value.text) if column.kind is bool else value.text
-    return lambda cell: cell is not None and compare(cell, word)
-
-
-def _meets(number: float, comparator: str, limit: float, digits: int) -> bool:
-    """Equal is also what a table shows as that number: 0.03137 for 8/255."""
-    shown = digits >= TABLE_DIGITS and float(f"{number:.{digits}g}") == limit
-    same = shown or math.isclose(number, limit, rel_tol=SAME)
-    if comparator in ("==", "!="):
-        return same if comparator == "==" else not same
-    return COMPARE[comparator](number, limit)
-
-
-def _flag(figure: Figure, term: Comparison, text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise figure.error(f"{term.column} is true or false, got {text!r}", term.place)
-    return text.lower() == "true"
-
-
-def check_word(figure: Figure, term: Comparison, column: Column, table: RunTable) -> None:
-    """The text is one that the column can hold: of its known words, or one that occurs."""
-    assert term.value is not None
-    text = term.value.text
-    present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
-    allowed = {*column.words, *present}
-    if text in allowed:
-        return
-    near = nearest(text.lower(), allowed)
-    raise figure.error(
-        f"no row of {table.name} has {column.name} {text!r}"
-        + (f", which is one of {', '.join(column.words)}" if column.words else ""),
-        term.place,
-        f"did you mean {near!r}?" if near else f"there are: {some(present)}" if present else "the column is empty",
-    )
 
 
 def _present(figure: Figure, table: RunTable) -> str:
@@ -368,8 +281,7 @@ def _elsewhere(name: str, columns: Collection[str]) -> str:
     if commands:
         named = {"certify": "--smooth"}
         return f"it is a column of {' and '.join(named.get(command, f'`attrcert {command}`') for command in commands)}"
-    near = nearest(name, {*columns, *THRESHOLDS})
-    return f"did you mean {near!r}?" if near else f"there are {', '.join(sorted(columns))}"
+    return did_you_mean(name, {*columns, *THRESHOLDS}, f"there are {', '.join(sorted(columns))}")
 
 
 def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:

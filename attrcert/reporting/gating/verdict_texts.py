@@ -7,7 +7,8 @@ from typing import Any
 from xml.etree import ElementTree
 
 from attrcert.reporting.gating.verdicts import Judgement, Observation, Outcome, Verdict, WarnedRuns
-from attrcert.reporting.summaries.bounds import TextTable, markdown
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.text_table import TextTable
 
 SHOWN = 8  # cases of a rule that a table shows
 SUMMARY_BYTES = 1024 * 1024  # what GitHub takes of a step summary

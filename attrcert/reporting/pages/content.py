@@ -8,15 +8,16 @@ from typing import Any
 
 from attrcert.columns import COLUMNS, Row, column_named, headlines
 from attrcert.errors import UsageError
+from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
-from attrcert.reporting.gating.regressions import differing_keys
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
-from attrcert.reporting.pages.figures import Plot, RunRows, plots
+from attrcert.reporting.pages.figures import RunRows, plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
+from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
-from attrcert.reporting.summaries.bounds import TextTable
 from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.runfiles import RunTable, read_table

@@ -12,7 +12,8 @@ from markupsafe import Markup
 from attrcert.foreign import printable
 from attrcert.reporting.pages.content import Page
 from attrcert.reporting.pages.worst import SampleTable, Shown
-from attrcert.reporting.summaries.bounds import WORDS, TextTable, markdown
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.text_table import WORDS, TextTable
 
 TEMPLATES = Path(__file__).parent / "templates"
 GENERATOR = "attrcert"

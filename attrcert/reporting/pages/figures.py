@@ -1,10 +1,7 @@
 """The figures of a report, from rows alone: what attacks reach against what was bounded, distributions, curves, counts."""
 
-import io
-import re
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
+from attrcert.reporting.pages.plots import Plot
 from attrcert.vocabulary import Guarantee, Status
 
 # on white and on black
@@ -30,25 +28,7 @@ STATUS_COLOURS = {
 ERROR_COLOUR = "#8a3040"
 STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^v<>P"
-INK, INLINE_INK = "#222222", "#0a1b2c"  # of lines and letters; in a page the second one becomes the page's own
-MARK = "attrcert report"  # in every file, so that only its own are replaced
 RASTER = 2000  # points beyond which a scatter is drawn as pixels
-_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")  # that XML cannot hold
-SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,  # a file's name may have dollars
-    "axes.axisbelow": True,
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "legend.frameon": False,
-    "legend.fontsize": 9,
-    "axes.titlesize": 10,
-    "savefig.transparent": True,
-}
 
 
 @dataclass(frozen=True)
@@ -62,47 +42,6 @@ class RunRows:
     @property
     def usable(self) -> list[Row]:
         return [row for row in self.rows if not str(row["status"]).startswith("error:")]
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A figure to be drawn: a short name for files, a title, what it shows in words, and how it is drawn."""
-
-    name: str
-    title: str
-    caption: str
-    draw: Callable[[Figure], None]
-    size: tuple[float, float] = (7.2, 3.9)
-
-    def render(self, format_: str, *, ink: str = INK) -> bytes:
-        inked = ("text.color", "axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color", "grid.color")
-        settings = {
-            **SETTINGS,
-            **dict.fromkeys(inked, ink),
-            "svg.hashsalt": self.name,
-        }  # the same figure, the same file
-        with mpl.rc_context(settings), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for it
-            figure = Figure(figsize=self.size, layout="constrained")
-            self.draw(figure)
-            stream = io.BytesIO()
-            if format_ == "svg":
-                metadata = {**dict.fromkeys(("Date", "Format", "Type")), "Creator": MARK}
-                figure.savefig(stream, format="svg", metadata=metadata)
-            else:
-                marked = {"Software": MARK}
-                figure.savefig(stream, format=format_, dpi=160, facecolor="white", transparent=False, metadata=marked)
-            return _CONTROLS.sub(b"?", stream.getvalue()) if format_ == "svg" else stream.getvalue()
-
-    def inline(self) -> str:
-        """An <svg> element in the page's own ink, whose names do not clash with those of other figures."""
-        text = self.render("svg", ink=INLINE_INK).decode()
-        text = text[text.index("<svg") :].replace(INLINE_INK, "currentColor")
-        text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-        for mark in (' id="', "url(#", 'href="#'):
-            text = text.replace(mark, f"{mark}{self.name}-")
-        label = f'<svg role="img" aria-label="{self.title}" '
-        return re.sub(r'(width|height)="[\d.]+pt" ', "", text.replace("<svg ", label, 1), count=2)
 
 
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:

@@ -7,7 +7,8 @@ from itertools import pairwise
 from math import fsum
 
 from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Cell, Column, Row, column_named, headlines, verdicts
-from attrcert.reporting.summaries.bounds import ByColumn, Summary, TextTable, counts_text, figures, mean, number, shown
+from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, figures, mean, number, shown
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 TARGET = "target left"  # of the way to the target map, with manipulate

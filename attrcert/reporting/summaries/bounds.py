@@ -1,7 +1,6 @@
 """The summary of a `bound` run: per eps, what the bounds are on average and in the tail, and what they promise."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +8,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from attrcert.columns import DEGREES, Cell, Column, Row, headlines
-from attrcert.foreign import printable, printable_lines
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, Status, round_up
 
 
@@ -169,21 +168,6 @@ def number(cell: Cell) -> float:
     return float(cell)
 
 
-# columns of text; others hold numbers
-WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where", "threshold")
-
-
-@dataclass(frozen=True)
-class TextTable:
-    """What every text format shows: a title, facts, a grid of cells, and notes below it."""
-
-    title: str
-    facts: tuple[str, ...]
-    header: tuple[str, ...]
-    cells: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
-
-
 def bound_table(summary: Summary) -> TextTable:
     """A line per eps and figure, each with its guarantee; upper figures are rounded up, so that none claims more than was computed."""
     return TextTable(
@@ -262,27 +246,3 @@ def _up(value: float | None) -> str:
 
 def _degrees(value: float | None) -> str:
     return "-" if value is None else f"{Decimal(value).quantize(Decimal('0.1'), ROUND_CEILING)}°"
-
-
-def markdown(table: TextTable) -> str:
-    """The table for a README, an issue or a step summary; what could be read as markup there is shown as it is."""
-    lines = [f"**{_plain(table.title)}**", "", *(f"- {_plain(fact)}" for fact in table.facts), ""]
-    rows = (table.header, ("---",) * len(table.header), *table.cells)
-    lines += [
-        "| " + " | ".join(_plain(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
-    ]
-    return "\n".join([*lines, "", *(f"- {_fenced(_shown(printable_lines(note)))}" for note in table.notes), ""])
-
-
-def _fenced(note: str) -> str:
-    """Lines that are set apart, such as a rule with a mark below it, keep their blanks."""
-    return re.sub(r"((?:\n {4,}.*)+)", lambda match: f"\n\n  ```{match[1]}\n  ```", note)
-
-
-def _plain(text: str) -> str:
-    """On one line, without marks of its own."""
-    return _shown(printable(text).replace("`", "\\`"))
-
-
-def _shown(text: str) -> str:
-    return re.sub(r"<(?=[A-Za-z/!?])", "&lt;", text).replace("](", "]\\(").replace("\n", "\n  ")

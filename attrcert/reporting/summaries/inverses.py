@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from attrcert.columns import Row
-from attrcert.reporting.summaries.bounds import Statistic, Summary, TextTable, counts_text, figures, number
+from attrcert.reporting.summaries.bounds import Statistic, Summary, counts_text, figures, number
 from attrcert.reporting.summaries.cases import CaseSummary, LowStatistic, asked_for, summarise_cases
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (

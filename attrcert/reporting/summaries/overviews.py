@@ -6,8 +6,9 @@ from pathlib import Path
 from attrcert.columns import Row
 from attrcert.errors import UsageError
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
-from attrcert.reporting.summaries.bounds import Summary, TextTable, bound_table, summarise
+from attrcert.reporting.summaries.bounds import Summary, bound_table, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.tables.text_table import TextTable
 
 
 def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool = False) -> tuple[TextTable, ...]:

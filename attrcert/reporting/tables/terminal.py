@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from attrcert.foreign import printable, printable_lines
-from attrcert.reporting.summaries.bounds import WORDS, TextTable
+from attrcert.reporting.tables.text_table import WORDS, TextTable
 
 STYLES = {"passed": "green", "failed": "bold red", "refuted": "bold red", "error": "bold red", "incomplete": "yellow"}
 
@@ -18,8 +18,7 @@ def show(table: TextTable, console: Console) -> None:
         console.print(Text(printable(fact), style="dim"))
     grid = Table(show_edge=False, pad_edge=False, header_style="bold")
     for name in table.header:
-        words = name in WORDS
-        grid.add_column(Text(printable(name)), justify="left" if words else "right", no_wrap=True)
+        grid.add_column(Text(printable(name)), justify="left" if name in WORDS else "right", no_wrap=True)
     for cells in table.cells:
         grid.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in cells))
     # a number is never cut, however narrow the terminal
