@@ -4,10 +4,11 @@ The command line's options with their help, what the library takes, the tables o
 manifest says of a run are made from that.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
-from math import inf, isfinite
-from typing import Any, TypeVar
+from math import inf, isnan
+from typing import Any, TypeVar, cast
 
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
@@ -19,46 +20,48 @@ _KEY = "setting"
 
 @dataclass(frozen=True)
 class Setting:
-    """`read` makes a value of a text and the option's name, `many` may be given several times or, unless it is `whole`, with commas,
-    `choices` are all the words that it can be, `least` and `most` what a number can be, `positive` that it must be above 0 and finite.
-    `basic` ones are shown by --help, `unsaid` tells what holds where it is not given if the default does not, `flags` are the option's
-    spellings, `collect` makes one of many.
-    """
+    """What everybody must know of a setting."""
 
     help: str
     panel: str
-    read: Callable[[str, str], Any] | None = None
-    many: bool = False
-    whole: bool = False
+    read: Callable[[str, str], Any] | None = None  # from a text and the option's name to a value
+    many: bool = False  # may be given several times, or with commas
+    whole: bool = False  # commas belong to the text
+    collect: Callable[[Iterable[Any]], Any] = tuple  # makes one value of many
     choices: Collection[str] | Callable[[], Collection[str]] = ()
     least: float = -inf
     most: float = inf
-    positive: bool = False
-    basic: bool = False
-    unsaid: str = ""
+    positive: bool = False  # above 0 and finite
+    basic: bool = False  # shown by --help
+    unsaid: str = ""  # what holds where it is not given, if the default does not say it
     metavar: str = ""
-    flags: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()  # the option's spellings
     argument: bool = False
-    collect: Callable[[Iterable[Any]], Any] = tuple
 
     @property
     def words(self) -> tuple[str, ...]:
         """The choices as they are now."""
         return tuple(self.choices() if callable(self.choices) else self.choices)
 
-    def taken(self, value: Any, name: str) -> Any:
-        """The value, checked; of texts as they are typed, or as it is."""
-        if value is None or isinstance(value, Mapping):
+    def taken(self, value: Any, hint: str, name: str) -> Any:
+        """A value of the type that `hint` writes, checked; texts are read as they are typed."""
+        if (value is None and "None" in hint) or isinstance(value, Mapping) or (ANY in hint and not self.many):
             return value
         if self.many:
-            return self.collect(self._one(part, name) for part in _words(value, split=not self.whole))
-        if isinstance(value, list | tuple) and (self.choices or self.positive):
+            return self.collect(self._one(part, hint, name) for part in _words(value, split=not self.whole))
+        if isinstance(value, str) and self.read and "tuple" in hint:
+            return self.read(value, name)
+        if "tuple" in hint:
+            return tuple(self._one(part, hint, name) for part in _words(value, split=False))
+        if isinstance(value, list | tuple):  # of an option that is repeatable elsewhere
             value = value[0] if len(value) == 1 else ",".join(map(str, value))
-        return self._one(value, name)
+        return self._one(value, hint, name)
 
-    def _one(self, value: Any, name: str) -> Any:
-        if isinstance(value, str) and self.read:
-            value = self.read(value, name)
+    def _one(self, value: Any, hint: str, name: str) -> Any:
+        if value is None:
+            raise UsageError(f"{name} must have a value, got None")
+        value = self.read(value, name) if isinstance(value, str) and self.read else value
+        value = _typed(value, hint, name)
         if self.choices and value not in self.words:
             raise unknown(name, str(value), self.words, where="")
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -66,18 +69,51 @@ class Setting:
         return value
 
     def _check_number(self, value: float, name: str) -> None:
+        if isnan(value):
+            raise UsageError(f"{name} must be a number, got nan")
         if self.positive and not 0 < value < inf:
             raise UsageError(f"{name} must be positive and finite, got {value}")
-        if not value >= self.least:
+        if value < self.least:
             raise UsageError(f"{name} must be at least {self.least:g}, got {value}")
-        if not value <= self.most:
+        if value > self.most:
             raise UsageError(f"{name} must be at most {self.most:g}, got {value}")
-        if not isfinite(value) and self.least > -inf:
+        if value == inf and self.least > -inf:
             raise UsageError(f"{name} must be finite, got {value}")
+
+
+ANY = "Any"  # as a hint writes it: whatever is given
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "bool": ("true or false", (bool,)),
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "str": ("a text", (str, int, float)),
+}
+
+
+def _typed(value: Any, hint: str, name: str) -> Any:
+    """The value as its type has it: scalars of arrays, and numbers as texts, are what they say."""
+    kinds = [kind for kind in KINDS if re.search(rf"\b{kind}\b", hint)]
+    if len(kinds) != 1 or value is None or ANY in hint:
+        return value
+    (kind,) = kinds
+    wanted, types = KINDS[kind]
+    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
+        value = value.item()
+    try:
+        if isinstance(value, str) and kind in ("int", "float"):
+            value = int(value) if kind == "int" else float(value)
+    except ValueError as error:
+        raise UsageError(f"{name} must be {wanted}, got {value!r}") from error
+    if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
+        raise UsageError(f"{name} must be {wanted}, got {value!r}")
+    if kind == "float":
+        return float(cast(float, value))
+    return f"{value:g}" if kind == "str" and not isinstance(value, str) else value
 
 
 def _words(value: Any, *, split: bool) -> Iterable[Any]:
     """Repeated, separated by commas, or one."""
+    value = value.tolist() if getattr(value, "ndim", 0) == 1 else value
     for part in value if isinstance(value, list | tuple) else (value,):
         if split and isinstance(part, str):
             yield from (word.strip() for word in part.split(",") if word.strip())
@@ -85,12 +121,10 @@ def _words(value: Any, *, split: bool) -> Iterable[Any]:
             yield part
 
 
-def setting(default: Any, help: str, panel: str, **how: Any) -> Any:
-    """A field of a `Settings`."""
-    known = {_KEY: Setting(help, panel, **how)}
-    return (
-        field(default_factory=default, metadata=known) if callable(default) else field(default=default, metadata=known)
-    )
+def setting(default: Any, help: str, panel: str, *, kw_only: bool = False, **how: Any) -> Any:
+    """A field of a `Settings`; a callable makes its default."""
+    about: dict[str, Any] = {"metadata": {_KEY: Setting(help, panel, **how)}, "kw_only": kw_only}
+    return field(default_factory=default, **about) if callable(default) else field(default=default, **about)
 
 
 def option(name: str) -> str:
@@ -103,21 +137,12 @@ class Settings:
     """Settings that belong together, checked when they are put together."""
 
     def __post_init__(self) -> None:
-        real = {one.name for one in fields(self) if "float" in str(one.type)}
-        for name, how in declared(type(self)).items():
-            value = how.taken(getattr(self, name), spelt(name, how))
-            object.__setattr__(self, name, _reals(value) if name in real else value)
+        for name, value in taken(type(self), {name: getattr(self, name) for name in declared(type(self))}).items():
+            object.__setattr__(self, name, value)
         self.check()
 
     def check(self) -> None:
         """What must hold of several settings together."""
-
-
-def _reals(value: Any) -> Any:
-    """Whole numbers are numbers like others."""
-    if isinstance(value, tuple):
-        return tuple(_reals(part) for part in value)
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 P = TypeVar("P", bound=Settings)
@@ -141,8 +166,10 @@ def default_of(part: type[Settings], name: str) -> Any:
 
 def taken(part: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the given settings that are a part's. Texts are read, and one value stands for several where several may be given."""
-    known = {name: how for name, how in declared(part).items() if name in given}
-    return {name: how.taken(given[name], spelt(name, how)) for name, how in known.items()}
+    known = {one.name: (one.metadata[_KEY], str(one.type)) for one in fields(part) if _KEY in one.metadata}
+    return {
+        name: how.taken(given[name], hint, spelt(name, how)) for name, (how, hint) in known.items() if name in given
+    }
 
 
 def made(part: type[P], given: Mapping[str, Any]) -> P:
