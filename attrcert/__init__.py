@@ -15,16 +15,17 @@ if TYPE_CHECKING:
     from attrcert.errors import UsageError as UsageError
     from attrcert.library import attack as attack
     from attrcert.library import bound as bound
+    from attrcert.library import doctor as doctor
     from attrcert.library import max_eps as max_eps
     from attrcert.library import min_radius as min_radius
     from attrcert.library import smooth as smooth
     from attrcert.metrics import METRICS as METRICS
     from attrcert.networks.classifier import Classifier as Classifier
-    from attrcert.running.opening.opening import doctor as doctor
     from attrcert.running.opening.opening import open_run as open_run
     from attrcert.settings.certifying import CertifiedMaxEpsConfig as CertifiedMaxEpsConfig
     from attrcert.settings.certifying import CertifyConfig as CertifyConfig
     from attrcert.settings.certifying import MinRadiusConfig as MinRadiusConfig
+    from attrcert.settings.certifying import SmoothConfig as SmoothConfig
     from attrcert.settings.computing import RunOptions as RunOptions
     from attrcert.settings.sources import DataSpec as DataSpec
     from attrcert.settings.sources import ModelSpec as ModelSpec
@@ -33,10 +34,12 @@ if TYPE_CHECKING:
     from attrcert.settings.tasks import MaxEpsConfig as MaxEpsConfig
 
 _HOMES = {
-    **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth"), "attrcert.library"),
-    **dict.fromkeys(("open_run", "doctor"), "attrcert.running.opening.opening"),
+    **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth", "doctor"), "attrcert.library"),
+    "open_run": "attrcert.running.opening.opening",
     **dict.fromkeys(("BoundConfig", "AttackConfig", "MaxEpsConfig"), "attrcert.settings.tasks"),
-    **dict.fromkeys(("CertifyConfig", "CertifiedMaxEpsConfig", "MinRadiusConfig"), "attrcert.settings.certifying"),
+    **dict.fromkeys(
+        ("CertifyConfig", "CertifiedMaxEpsConfig", "MinRadiusConfig", "SmoothConfig"), "attrcert.settings.certifying"
+    ),
     **dict.fromkeys(("ModelSpec", "DataSpec"), "attrcert.settings.sources"),
     "RunOptions": "attrcert.settings.computing",
     "Classifier": "attrcert.networks.classifier",

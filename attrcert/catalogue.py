@@ -30,17 +30,14 @@ from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
 from attrcert.settings.commands import COMMANDS
-from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.declared import Settings, default_of, spelt
 from attrcert.settings.declared import declared as declared_in
 from attrcert.settings.presets import PRESETS, Preset
-from attrcert.settings.sources import DataSpec, ModelSpec
-from attrcert.settings.tasks import parts_of, settings_of
+from attrcert.settings.tasks import settings_of
 from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import Guarantee
 
 Entry = dict[str, str]
-EVERYWHERE = (ModelSpec, DataSpec, RunOptions, Workers)  # settings of all computing commands
 
 CERTIFICATES = {
     "spectral (l2, lp)": l2_spectral,
@@ -115,16 +112,15 @@ def _entry(name: str, text: str, source: str) -> Entry:
 
 def _settings() -> list[Entry]:
     """Every option of the computing commands, and which of them have it."""
-    tasks = {command: [task for task in pair if task] for command, pair in COMMANDS.items()}
     homes: dict[str, tuple[type[Settings], list[str]]] = {}
-    for command, kinds in tasks.items():
-        for part in dict.fromkeys((*(part for task in kinds for part in parts_of(task).values()), *EVERYWHERE)):
-            for name in declared_in(part):
-                _, commands = homes.setdefault(name, (part, []))
-                meant = part in EVERYWHERE or any(name in settings_of(task) for task in kinds)
-                if meant and command not in commands:
-                    commands.append(command)
-    return [_setting(name, part, ", ".join(commands)) for name, (part, commands) in homes.items() if commands]
+    for name, command in COMMANDS.items():
+        meant = {key for task in command.tasks for key in settings_of(task)}
+        for part in command.parts:
+            for key in declared_in(part):
+                _, commands = homes.setdefault(key, (part, []))
+                if name not in commands and (key in meant or part in command.others):
+                    commands.append(name)
+    return [_setting(key, part, ", ".join(commands)) for key, (part, commands) in homes.items() if commands]
 
 
 def _setting(name: str, part: type[Settings], commands: str) -> Entry:

@@ -10,14 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from attrcert.columns import Row, filled
-from attrcert.running.checks.findings import Level
+from attrcert.errors import UsageError
+from attrcert.registry import unknown
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.work import Deltas
 from attrcert.running.keeping.heatmaps import smoothed_maps
 from attrcert.running.opening.opening import data_spec, model_spec, open_run
+from attrcert.running.opening.opening import doctor as examined
 from attrcert.running.opening.runs import Run
-from attrcert.settings.commands import task_of
+from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import Settings, declared, made
+from attrcert.settings.output import Campaigning
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 
 
@@ -52,26 +56,36 @@ def smooth(model: Any = None, data: Any = None, **settings: Any) -> dict[str, An
     return maps
 
 
+def doctor(model: Any = None, data: Any = None, **settings: Any) -> list[Finding]:
+    """The findings of `attrcert doctor`, called like `bound`; settings are those of the model and the data, `device` and `dtype`."""
+    of_model, of_data, rest = _split("doctor", settings, ModelSpec, DataSpec)
+    return examined(model_spec(model, **of_model), data_spec(data, **of_data), **rest)
+
+
 def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) -> Run:
-    rest = dict(settings)
-    options = rest.pop("options", None)
-    of_model, of_data, of_run = (_taken(part, rest) for part in (ModelSpec, DataSpec, RunOptions))
-    task = task_of(command, rest)
+    options = settings.get("options")
+    given = {name: value for name, value in settings.items() if name != "options"}
+    of_model, of_data, of_run, rest = _split(command, given, ModelSpec, DataSpec, RunOptions)
+    if options is not None and of_run:
+        raise UsageError(f"{next(iter(of_run))} is one of the options: give it there, or without options")
+    task = task_of(command, rest, made(Campaigning, {"preset": rest.pop("preset", None)}).meant)
     specs = model_spec(model, **of_model), data_spec(data, **usual_limit(data, of_data))
     run = open_run(*specs, task, options or made(RunOptions, of_run))
     for finding in run.findings:
         if finding.level is Level.WARN:
-            warnings.warn(f"{finding.check}: {finding.message}", stacklevel=4)
+            warnings.warn(finding.text, stacklevel=3)
     return run
 
 
-def _taken(part: type[Settings], given: dict[str, Any]) -> dict[str, Any]:
-    """Those that are the part's, which are then no longer there; what two parts share goes to both."""
-    own = {name: given[name] for name in declared(part) if name in given}
-    for name in own:
-        if name != "max_input":
-            del given[name]
-    return own
+def _split(command: str, given: Mapping[str, Any], *parts: type[Settings]) -> list[dict[str, Any]]:
+    """The settings of each part, and the others."""
+    names = {name for part in COMMANDS[command].parts for name in declared(part)}
+    for name in given:
+        if name not in names and not any(name in task.refused for task in COMMANDS[command].tasks):
+            raise unknown("setting", name, sorted(names))
+    own = [{name: value for name, value in given.items() if name in declared(part)} for part in parts]
+    taken = {name for some in own for name in some}
+    return [*own, {name: value for name, value in given.items() if name not in taken}]
 
 
 def _rows(run: Run, save: Deltas | None = None) -> list[Row]:

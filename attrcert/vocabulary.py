@@ -182,13 +182,13 @@ def parse_eps(text: str | float) -> float:
     return eps
 
 
-def parse_indices(text: str) -> tuple[int, ...]:
+def parse_indices(text: str, name: str = "indices") -> tuple[int, ...]:
     """Sample indices such as `3,17,100-199`, in the order given."""
     picked: list[int] = []
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise UsageError(f"indices must look like 3,17,100-199, got {text!r}")
+            raise UsageError(f"{name} must look like 3,17,100-199, got {text!r}")
         picked += range(int(first), int(last if dash else first) + 1)
     return tuple(dict.fromkeys(picked))
 
@@ -201,11 +201,11 @@ def indices_text(indices: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def parse_shard(text: str) -> tuple[int, int]:
+def parse_shard(text: str, name: str = "a shard") -> tuple[int, int]:
     """`3/8`: the third of eight shards."""
     part, slash, whole = text.partition("/")
     if not (slash and part.isdecimal() and whole.isdecimal() and 1 <= int(part) <= int(whole)):
-        raise UsageError(f"a shard must be I/N with I from 1 to N, got {text!r}", hint="e.g. --shard 3/8")
+        raise UsageError(f"{name} must be I/N with I from 1 to N, got {text!r}", hint="e.g. --shard 3/8")
     return int(part), int(whole)
 
 

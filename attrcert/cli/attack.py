@@ -1,33 +1,13 @@
 """`attrcert attack`: how far attacks do move the attribution, beside how far the bound says they can."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
-from attrcert.cli.execution import COMPUTING, execute
+from attrcert.cli.execution import execute
 from attrcert.cli.options import Asked, command
-from attrcert.cli.output import Output, path
 from attrcert.errors import UsageError
-from attrcert.settings.declared import ATTACK, OUTPUT, Settings, setting
-from attrcert.settings.presets import PRESETS
-
-
-@dataclass(frozen=True)
-class Campaigning(Settings):
-    """What an attack's command has beside the attacks."""
-
-    preset: str | None = setting(
-        None, "A paper's settings, where none are given.", ATTACK, choices=tuple(PRESETS), basic=True
-    )
-    auc: bool = setting(False, "Also the area under each figure over the eps list.", OUTPUT)
-    save_deltas: Path | None = setting(
-        None, "Keep the perturbations in this .safetensors file, keyed by index, eps and attack.", OUTPUT, read=path, basic=True,
-    )  # fmt: skip
+from attrcert.settings.output import Campaigning, Output
 
 
 @command(
     "attack",
-    *COMPUTING,
-    Campaigning,
     example="attrcert attack model.safetensors data/val --attack top-k --norm linf --eps 8/255 --out attacks.csv",
 )
 def attack(asked: Asked) -> None:
@@ -38,7 +18,7 @@ def attack(asked: Asked) -> None:
     exit code 1 is for bounds that are proved or hold with confidence.
     """
     extra, out = asked.part(Campaigning), asked.part(Output).out
-    task = asked.task(**(PRESETS[extra.preset].settings if extra.preset else {}))
+    task = asked.task(extra.meant)
     if extra.auc and len(task.perturbation.eps) < 2:
         raise UsageError("--auc needs at least two values of eps", hint="e.g. --eps 2/255 --eps 4/255 --eps 8/255")
     if extra.save_deltas is not None and extra.save_deltas.suffix != ".safetensors":

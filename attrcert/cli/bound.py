@@ -1,35 +1,12 @@
 """`attrcert bound`: per sample and eps, how far the attribution can be moved."""
 
-from dataclasses import dataclass
-
-from attrcert.cli.execution import COMPUTING, execute
+from attrcert.cli.execution import execute
 from attrcert.cli.options import Asked, command
-from attrcert.cli.output import Output
 from attrcert.errors import UsageError
-from attrcert.settings.declared import OUTPUT, Settings, setting
-from attrcert.vocabulary import parse_indices
+from attrcert.settings.output import Keeping, Output
 
 
-def _indices(text: str, name: str) -> tuple[int, ...]:
-    return parse_indices(text)
-
-
-@dataclass(frozen=True)
-class Keeping(Settings):
-    """What is kept beside the rows."""
-
-    save_jacobian: tuple[int, ...] = setting(
-        (), "Keep the attribution's Jacobian at these samples, e.g. 3 or 3,17, in a file beside --out (d up to 4096).",
-        OUTPUT, read=_indices, metavar="INDICES",
-    )  # fmt: skip
-
-
-@command(
-    "bound",
-    *COMPUTING,
-    Keeping,
-    example="attrcert bound model.safetensors data/val --norm linf --eps 8/255 --out bounds.csv",
-)
+@command("bound", example="attrcert bound model.safetensors data/val --norm linf --eps 8/255 --out bounds.csv")
 def bound(asked: Asked) -> None:
     """Bound, for each sample, how far its attribution can be moved by a perturbation of size eps.
 

@@ -1,37 +1,22 @@
 """`attrcert doctor`: is this model fit to be bounded?"""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import typer
 
 from attrcert.cli.console import put, stdout
 from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
-from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import OUTPUT, Settings, setting
-from attrcert.settings.explaining import Arithmetic
-from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.computing import Place
+from attrcert.settings.explaining import Precision
+from attrcert.settings.output import Findings
+from attrcert.settings.sources import DataSpec
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
-@dataclass(frozen=True)
-class Findings(Settings):
-    """How the findings are shown."""
-
-    format: str = setting("table", "Format of stdout.", OUTPUT, choices=("table", "json"), basic=True)
-
-
-@command(
-    "doctor",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Arithmetic,
-    Findings,
-    example="attrcert doctor model.safetensors data/val --arch torchvision:resnet18",
-)
+@command("doctor", example="attrcert doctor model.safetensors data/val --arch torchvision:resnet18")
 def doctor(asked: Asked) -> None:
     """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
     max-pooling, the softplus twin's fidelity, input range, accuracy. Exit 3 if a check fails.
@@ -40,7 +25,7 @@ def doctor(asked: Asked) -> None:
 
     from attrcert.running.opening.opening import doctor as examined
 
-    device, dtype = asked.part(RunOptions).device, asked.part(Arithmetic).dtype
+    device, dtype = asked.part(Place).device, asked.part(Precision).dtype
     findings = examined(asked.model(), asked.part(DataSpec), device=device, dtype=dtype)
     if shown.format == "json":
         put(json.dumps([asdict(finding) for finding in findings], indent=1))

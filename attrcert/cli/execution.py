@@ -12,11 +12,10 @@ import typer
 from attrcert.cli.console import put, stdout, talk
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
-from attrcert.cli.output import Complete, Output
 from attrcert.cli.session import compute
 from attrcert.errors import UsageError
 from attrcert.settings.computing import RunOptions, Workers
-from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.output import Complete, Output
 from attrcert.settings.tasks import Task
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from attrcert.reporting.summaries.bounds import Summary
     from attrcert.running.engines.engine import Engine
     from attrcert.running.opening.runs import Run
-
-COMPUTING = (ModelSpec, DataSpec, RunOptions, Workers, Output)  # what every command with rows takes beside its task
 
 
 def execute(
@@ -52,7 +49,7 @@ def execute(
     for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
         if path:
             check_target(path)
-    rules = results.rules(task.columns, task.cases)
+    rules = _rules(results.require, task)
     _check_rules(task, rules)
     workers = asked.part(Workers)
     engine, options = _engine(workers), replace(asked.part(RunOptions), sharing=workers.sharing)
@@ -69,6 +66,27 @@ def execute(
     if verdict and verdict.outcome.exit_code:
         raise typer.Exit(verdict.outcome.exit_code)
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", results)
+
+
+def _rules(texts: "Sequence[str]", task: Task) -> "tuple[Rule, ...]":
+    """What is required of a task's rows; read before anything is computed.
+
+    A filter on what the cases do not tell is left to the judgement.
+    """
+    from attrcert.reporting.gating.rules import parse_rule
+    from attrcert.reporting.gating.selections import applies, no_run_has
+    from attrcert.saved.runfiles import table_of
+
+    rules = tuple(parse_rule(text) for text in texts)
+    expected = table_of([{"index": 0, "status": "ok", **case} for case in task.cases], task.columns, "", "the run")
+    told = {name for case in task.cases for name in case}
+    for rule in rules:
+        filters = tuple(
+            term for term in rule.figure.filters if term.column in told or term.column not in expected.header
+        )
+        if not applies(replace(rule.figure, filters=filters), expected):
+            raise no_run_has(rule.figure, [expected])
+    return rules
 
 
 def _engine(asked: Workers) -> "Engine":

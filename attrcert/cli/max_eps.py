@@ -1,34 +1,15 @@
 """`attrcert max-eps`: the largest perturbation that keeps a threshold, per sample."""
 
-from dataclasses import dataclass
-
-from attrcert.cli.execution import COMPUTING, execute, say
+from attrcert.cli.execution import execute, say
 from attrcert.cli.options import Asked, command
-from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.bounding import Thresholds
-from attrcert.settings.declared import THRESHOLD, Settings, setting
 from attrcert.settings.explaining import Averaging
+from attrcert.settings.output import Global, Output
 from attrcert.vocabulary import round_down
 
 
-@dataclass(frozen=True)
-class Global(Settings):
-    """A bound without a model."""
-
-    smoothgrad_lipschitz: float | None = setting(
-        None,
-        "The global bound for SmoothGrad of any function with |f| <= F (probabilities: 0.5), with --sigma and --max-deviation; no model "
-        "or data are read.", THRESHOLD, metavar="F",
-    )  # fmt: skip
-
-
-@command(
-    "max-eps",
-    *COMPUTING,
-    Global,
-    example="attrcert max-eps model.safetensors data/val --max-angle 30 --out largest.csv",
-)
+@command("max-eps", example="attrcert max-eps model.safetensors data/val --max-angle 30 --out largest.csv")
 def max_eps(asked: Asked) -> None:
     """Find, for each sample, the largest eps at which a bound keeps a threshold.
 
@@ -42,6 +23,7 @@ def max_eps(asked: Asked) -> None:
     if F is None:
         execute(asked)
     else:
+        asked.only("smoothgrad_lipschitz", "sigma", "max_deviation", "format", "json", "quiet", "require")
         _global(F, asked.part(Averaging).sigma, asked.part(Thresholds).max_deviation, asked.part(Output))
 
 

@@ -1,30 +1,16 @@
 """`attrcert min-radius`: the smallest smoothing radius at which a threshold is certified, per sample."""
 
-from dataclasses import dataclass
-
-from attrcert.cli.execution import COMPUTING, execute, say
+from attrcert.cli.execution import execute, say
 from attrcert.cli.options import Asked, command
-from attrcert.cli.output import Output
 from attrcert.errors import UsageError
 from attrcert.settings.certifying import MinRadiusConfig
-from attrcert.settings.declared import SMOOTHING, Settings, setting
-
-
-@dataclass(frozen=True)
-class ClosedForm(Settings):
-    """What the paper prints."""
-
-    published: float | None = setting(
-        None, "Print the published closed form for this |h|/M instead: not an answer, since |h| depends on the radius.",
-        SMOOTHING, least=0, most=1,
-    )  # fmt: skip
+from attrcert.settings.declared import declared
+from attrcert.settings.output import ClosedForm, Output
+from attrcert.settings.sources import DataSpec
 
 
 @command(
-    "min-radius",
-    *COMPUTING,
-    ClosedForm,
-    example="attrcert min-radius model.safetensors data/val --eps 0.1 --min-cosine 0.9 --radii 0.5,1,2,4",
+    "min-radius", example="attrcert min-radius model.safetensors data/val --eps 0.1 --min-cosine 0.9 --radii 0.5,1,2,4"
 )
 def min_radius(asked: Asked) -> None:
     """Find, for each sample, the smallest radius (or sigma) of a grid at which the smoothed attribution keeps --min-cosine within eps.
@@ -36,6 +22,7 @@ def min_radius(asked: Asked) -> None:
     if published is None:
         execute(asked)
         return
+    asked.only("published", "smooth", "min_cosine", "eps", "format", "json", "quiet", "require", *declared(DataSpec))
     task = asked.task()
     assert isinstance(task, MinRadiusConfig)
     if task.smoothing.smooth != "uniform":

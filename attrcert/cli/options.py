@@ -1,13 +1,14 @@
 """Options made of declared settings, and what was said of them. Nothing here imports torch."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any, TypeVar
 
 import typer
 
 from attrcert.cli.library_warnings import library_warnings
+from attrcert.errors import UsageError
 from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.declared import Setting, Settings, declared, default_of, made, option
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
@@ -28,10 +29,16 @@ class Asked:
     def part(self, kind: type[P]) -> P:
         return made(kind, self.given)
 
-    def task(self, **others: Any) -> Task:
-        """With settings that count where nothing was said, such as a preset's."""
-        own = {name for task in COMMANDS[self.command] if task for name in (*_settings_of_task(task), *task.refused)}
-        return task_of(self.command, {**others, **{name: value for name, value in self.given.items() if name in own}})
+    def task(self, preset: Mapping[str, Any] | None = None) -> Task:
+        """With a preset's settings where nothing was said."""
+        own = {name for task in COMMANDS[self.command].tasks for name in (*_settings_of_task(task), *task.refused)}
+        return task_of(self.command, {name: value for name, value in self.given.items() if name in own}, preset)
+
+    def only(self, *names: str) -> None:
+        """Refuse what else was said."""
+        for name in self.given:
+            if name not in names:
+                raise UsageError(f"{option(name)} means nothing with {option(names[0])}")
 
     def data(self) -> DataSpec:
         """A part of the bundled sample where nothing is said."""
@@ -132,9 +139,9 @@ def _settings_of_task(task: type[Task]) -> dict[str, tuple[type[Settings], Setti
     return {name: (part, how) for part in parts_of(task).values() for name, how in declared(part).items()}
 
 
-def _offers(command: str, parts: Iterable[type[Settings]]) -> list[_Offered]:
+def _offers(command: str) -> list[_Offered]:
     """The options of a command: those of its tasks, and those of other parts; arguments first."""
-    tasks = {task: _settings_of_task(task) for task in COMMANDS.get(command, ()) if task is not None}
+    tasks = {task: _settings_of_task(task) for task in COMMANDS[command].tasks}
     found: dict[str, _Offered] = {}
     for settings in tasks.values():
         for name, (part, how) in settings.items():
@@ -145,17 +152,17 @@ def _offers(command: str, parts: Iterable[type[Settings]]) -> list[_Offered]:
         found[name] = _Offered(name, Setting("", ""), None, hidden=True)
     if len(tasks) > 1:  # saying it is what chooses between the two
         found["smooth"] = _Offered("smooth", found["smooth"].how, None)
-    for part in parts:
+    for part in COMMANDS[command].others:
         for name, how in declared(part).items():
             found.setdefault(name, _Offered(name, how, part))
     return sorted(found.values(), key=lambda one: not one.how.argument)
 
 
-def command(name: str, *parts: type[Settings], example: str) -> Callable[[Callable[[Asked], None]], Run]:
-    """A command of typer's with the options of a command's tasks and of other parts; it hears what was said."""
+def command(name: str, *, example: str) -> Callable[[Callable[[Asked], None]], Run]:
+    """A command of typer's with the options that its settings make; it hears what was said."""
 
     def made_of(body: Callable[[Asked], None]) -> Run:
-        offered = _offers(name, parts)
+        offered = _offers(name)
 
         def run(context: Any, help_all: bool, **values: Any) -> None:
             if help_all:

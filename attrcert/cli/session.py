@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from attrcert.cli.console import talk
-from attrcert.cli.output import Output
 from attrcert.cli.progress import progress
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
@@ -21,6 +20,7 @@ from attrcert.foreign import shell
 from attrcert.saved.arrays import JACOBIANS, delta_key, jacobian_file
 from attrcert.saved.files import remove
 from attrcert.saved.manifests import COMPLETE, RUNNING
+from attrcert.settings.output import Output
 
 if TYPE_CHECKING:
     from attrcert.running.engines.engine import Engine
@@ -202,7 +202,7 @@ def _silent(message: str) -> None:
 def _warn_of_findings(run: "Run") -> None:
     for finding in run.findings:
         if finding.level == "warn":
-            _warn(f"{finding.check}: {finding.message}" + (f" ({finding.hint})" if finding.hint else ""))
+            _warn(finding.text)
 
 
 def _as_before(

@@ -1,44 +1,17 @@
 """`attrcert smooth`: the smoothed attributions themselves, since they are what is certified."""
 
-from dataclasses import dataclass
-from pathlib import Path
-
 from attrcert.cli.console import talk
 from attrcert.cli.execution import incomplete
 from attrcert.cli.options import Asked, command
-from attrcert.cli.output import Complete, Quiet, path
 from attrcert.errors import UsageError
-from attrcert.saved.files import check_target, make_folder
+from attrcert.saved.files import make_folder
 from attrcert.saved.locks import Lock
 from attrcert.settings.computing import RunOptions
-from attrcert.settings.declared import OUTPUT, Settings, setting
-from attrcert.settings.sources import DataSpec, ModelSpec
-
-
-@dataclass(frozen=True)
-class Files(Settings):
-    """Where the maps go."""
-
-    out: Path = setting(Path("maps.npz"), "An .npz file for the maps.", OUTPUT, read=path, basic=True)
-    png: Path | None = setting(None, "A folder for heatmaps beside their inputs.", OUTPUT, read=path, basic=True)
-    overwrite: bool = setting(False, "Replace the file.", OUTPUT, basic=True)
-
-    def check(self) -> None:
-        if self.out.suffix != ".npz" or not self.out.parent.is_dir():
-            raise UsageError(f"--out must name an .npz file in a folder that exists, got {self.out}")
-        check_target(self.out)
-        if self.out.exists() and not self.overwrite:
-            raise UsageError(f"{self.out} exists", hint="--overwrite replaces it")
+from attrcert.settings.output import Complete, Files, Quiet
 
 
 @command(
     "smooth",
-    ModelSpec,
-    DataSpec,
-    RunOptions,
-    Complete,
-    Quiet,
-    Files,
     example="attrcert smooth model.safetensors data/val --smooth gaussian --sigma 0.1 --out maps.npz --png maps",
 )
 def smooth(asked: Asked) -> None:

@@ -1,7 +1,7 @@
 """Labelled images from a name, an array file, a folder, torchvision or the user's own factory; decoded when asked for."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -187,7 +187,7 @@ def wrap(made: Any, name: str = "data") -> Images:
         return array_images(*made, name)
     if isinstance(made, np.ndarray | Tensor):
         return array_images(made, None, name)
-    if not hasattr(made, "__len__") or not hasattr(made, "__getitem__"):
+    if isinstance(made, Mapping) or not hasattr(made, "__len__") or not hasattr(made, "__getitem__"):
         raise DataError(f"{name} must give arrays (images, labels) or a map-style dataset, got {type(made).__name__}")
     return WrappedImages(made)
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass
 
 from attrcert.attacks import ATTACKS
+from attrcert.columns import METRIC_COLUMNS
 from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.settings.declared import ATTACK, Settings, setting
@@ -14,7 +15,7 @@ WORST = "worst"  # the best of all attacks
 
 
 def _metrics() -> tuple[str, ...]:
-    return tuple(METRICS)
+    return tuple(name for name in METRICS if name in METRIC_COLUMNS)  # without a column it is nowhere shown
 
 
 def _step_size(text: str, name: str) -> float | None:
@@ -37,7 +38,7 @@ class Attacking(Settings):
         100, "Draws of the random search, the baseline T_sampled; 0 leaves it out.", ATTACK, least=0
     )
     k: int | None = setting(
-        None, "Of top-k, in entries.", ATTACK, least=1, unsaid="100, 1000 for large images, at most an eighth", basic=True,
+        None, "Number of entries of top-k.", ATTACK, least=1, unsaid="100, 1000 for large images, at most an eighth", basic=True,
     )  # fmt: skip
     keep: str | None = setting(
         None, "Metric by which the best iterate is chosen.", ATTACK, choices=_metrics, unsaid="the attack's own",
@@ -51,7 +52,7 @@ class Attacking(Settings):
         None, "Softplus beta of the model that leads the way, e.g. 1, or 10:100 to let it grow.", ATTACK, unsaid="the bound's",
     )  # fmt: skip
     measure_on: str = setting(
-        "twin", "twin: the model that the bound speaks of; relu: the network as it is, which no T_e here speaks of.",
+        "twin", "twin: the model that is bounded; relu: the original network, whose figures are not compared with the bounds.",
         ATTACK, choices=("twin", "relu"),
     )  # fmt: skip
     metric: tuple[str, ...] = setting(

@@ -34,7 +34,7 @@ class Theorems(Settings):
     proved: bool = setting(
         False,
         "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth activations "
-        "(l2, linf). Dearer: forms d x d matrices.", METHOD, basic=True,
+        "(l2, linf). Slower: it forms d x d matrices.", METHOD, basic=True,
     )  # fmt: skip
     slack: float = setting(
         0.01, "Stop when the upper end is within this of the lower one, relative.", SOLVER, positive=True

@@ -17,10 +17,16 @@ def _size(text: str, name: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class RunOptions(Settings):
-    """Of one process: where, and how much at once."""
+class Place(Settings):
+    """Where to compute."""
 
     device: str = setting("auto", "auto, cpu, cuda, cuda:1, ...", RUN, basic=True)
+
+
+@dataclass(frozen=True)
+class RunOptions(Place):
+    """Of one process: where, and how much at once."""
+
     batch_size: int | None = setting(
         None, "Samples at once, or auto: as many as fit into --memory.", RUN, read=_size, least=1, unsaid="auto"
     )

@@ -8,10 +8,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from math import inf, isnan
-from typing import Any, TypeVar, cast
+from os import PathLike
+from typing import Any, TypeVar
 
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
+from attrcert.vocabulary import shortened
 
 METHOD, ATTACK, SMOOTHING, THRESHOLD = "Method", "Attack", "Smoothing", "Threshold"
 SOLVER, MODEL, DATA, RUN, OUTPUT = "Solver", "Model", "Data", "Run", "Output"
@@ -49,10 +51,11 @@ class Setting:
             return value
         if self.many:
             return self.collect(self._one(part, hint, name) for part in _words(value, split=not self.whole))
-        if isinstance(value, str) and self.read and "tuple" in hint:
-            return self.read(value, name)
         if "tuple" in hint:
-            return tuple(self._one(part, hint, name) for part in _words(value, split=False))
+            parts = list(_words(value, split=False))
+            if self.read and parts and all(isinstance(part, str) for part in parts):
+                return self.read(",".join(parts), name)
+            return tuple(self._one(part, hint, name) for part in parts)
         if isinstance(value, list | tuple):  # of an option that is repeatable elsewhere
             value = value[0] if len(value) == 1 else ",".join(map(str, value))
         return self._one(value, hint, name)
@@ -102,19 +105,20 @@ def _typed(value: Any, hint: str, name: str) -> Any:
     try:
         if isinstance(value, str) and kind in ("int", "float"):
             value = int(value) if kind == "int" else float(value)
-    except ValueError as error:
-        raise UsageError(f"{name} must be {wanted}, got {value!r}") from error
+        elif kind == "str" and (isinstance(value, PathLike) or type(value).__module__ == "torch"):
+            value = str(value).removeprefix("torch.")  # a path, a device or a dtype
+        value = float(value) if kind == "float" and isinstance(value, int) and not isinstance(value, bool) else value
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"{name} must be {wanted}, got {shortened(repr(value), 40)}") from error
     if not isinstance(value, types) or (isinstance(value, bool) and kind != "bool"):
         raise UsageError(f"{name} must be {wanted}, got {value!r}")
-    if kind == "float":
-        return float(cast(float, value))
     return f"{value:g}" if kind == "str" and not isinstance(value, str) else value
 
 
 def _words(value: Any, *, split: bool) -> Iterable[Any]:
     """Repeated, separated by commas, or one."""
     value = value.tolist() if getattr(value, "ndim", 0) == 1 else value
-    for part in value if isinstance(value, list | tuple) else (value,):
+    for part in value if isinstance(value, list | tuple | range) else (value,):
         if split and isinstance(part, str):
             yield from (word.strip() for word in part.split(",") if word.strip())
         else:

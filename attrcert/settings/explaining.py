@@ -31,7 +31,7 @@ def _one_number(text: str, name: str) -> float:
 
 
 def _eps(text: str, name: str) -> float:
-    return parse_eps(text)
+    return parse_eps(parse_number(text, name))
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class Explanation(Settings):
         METHOD, read=full_name, choices=lambda: tuple(ATTRIBUTIONS), basic=True,
     )  # fmt: skip
     target: str = setting("predicted", "Explained class: predicted, label, or a class number.", METHOD, basic=True)
-    ig_steps: int = setting(20, "Nodes of integrated gradients.", METHOD, least=1)
+    ig_steps: int = setting(20, "Number of nodes of integrated gradients.", METHOD, least=1)
     quadrature: str = setting(
-        "gauss-legendre", "Of integrated gradients; riemann-right is the papers'.", METHOD, choices=QUADRATURES
+        "gauss-legendre", "Nodes of integrated gradients; riemann-right is the papers'.", METHOD, choices=QUADRATURES
     )
     baseline: str = setting(
-        "0", "Of integrated gradients: a pixel value, mean (what normalisation maps to 0), or blur.", METHOD
+        "0", "Where integrated gradients begin: a pixel value, mean (what normalisation maps to 0), or blur.", METHOD
     )
 
     def check(self) -> None:
@@ -96,7 +96,9 @@ class Averaging(Settings):
 class Perturbation(Settings):
     """The ball: its norm and sizes."""
 
-    norm: str = setting("l2", "Of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True)
+    norm: str = setting(
+        "l2", "Norm of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True
+    )
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
         (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.", METHOD, read=_eps, many=True, basic=True,
@@ -117,13 +119,19 @@ class Perturbation(Settings):
 
 
 @dataclass(frozen=True)
-class Arithmetic(Settings):
-    """How numbers are held and drawn, and how often what is drawn may mislead."""
+class Precision(Settings):
+    """How numbers are held."""
+
+    dtype: str = setting("float32", "Number type of weights, images and products.", RUN, choices=DTYPES, basic=True)
+
+
+@dataclass(frozen=True)
+class Arithmetic(Precision):
+    """Also how numbers are drawn, and how often what is drawn may mislead."""
 
     failure: float = setting(
-        1e-3, "Probability, per sample, that an upper end is too small; with --smooth, that a row claims too much.", SOLVER,
+        1e-3, "Probability, per sample, that an upper bound is too small; with --smooth, that a row claims too much.", SOLVER,
     )  # fmt: skip
-    dtype: str = setting("float32", "Of weights, images and products.", RUN, choices=DTYPES, basic=True)
     seed: int = setting(0, "Random draws depend on this and the sample's index alone.", RUN, least=0)
 
     def check(self) -> None:

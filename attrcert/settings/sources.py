@@ -14,9 +14,6 @@ DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
 DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MAX_INPUT = "2GB"
 BUNDLED_LIMIT = 64
-MAX_INPUT_HELP = (
-    "Refuse a compressed checkpoint or .npz, or a picture, that would fill more memory than this, e.g. 8GB."
-)
 
 
 def parse_argument(text: str, name: str) -> tuple[str, Any]:
@@ -51,16 +48,21 @@ def _beta(text: str, name: str) -> float | None:
         raise UsageError(f"{name} must be a number or none, got {text!r}") from error
 
 
-def _indices(text: str, name: str) -> tuple[int, ...]:
-    return parse_indices(text)
+@dataclass(frozen=True)
+class Capped(Settings):
+    """What files of strangers may fill."""
 
+    max_input: str = setting(
+        DEFAULT_MAX_INPUT, "Refuse a compressed checkpoint or .npz, or a picture, that would fill more memory than this, e.g. 8GB.",
+        DATA, kw_only=True,
+    )  # fmt: skip
 
-def _shard(text: str, name: str) -> tuple[int, int]:
-    return parse_shard(text)
+    def check(self) -> None:
+        parse_bytes(self.max_input, "--max-input")
 
 
 @dataclass(frozen=True)
-class ModelSpec(Settings):
+class ModelSpec(Capped):
     """How a user names a model, or the network itself; what is None is taken from the checkpoint's metadata."""
 
     checkpoint: Any = setting(
@@ -86,11 +88,10 @@ class ModelSpec(Settings):
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
         "are not changed.", MODEL, read=_beta, positive=True,
     )  # fmt: skip
-    max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
 
 
 @dataclass(frozen=True)
-class DataSpec(Settings):
+class DataSpec(Capped):
     """How a user names data, or the arrays or dataset themselves, and which part of it."""
 
     dataset: Any = setting(
@@ -109,15 +110,11 @@ class DataSpec(Settings):
     limit: int | None = setting(
         None, "Use at most this many samples.", DATA, least=1, unsaid=f"all; {BUNDLED_LIMIT} where DATASET is omitted", basic=True,
     )  # fmt: skip
-    indices: tuple[int, ...] | None = setting(None, "Use these samples, e.g. 3,17,100-199.", DATA, read=_indices)
+    indices: tuple[int, ...] | None = setting(None, "Use these samples, e.g. 3,17,100-199.", DATA, read=parse_indices)
     shard: tuple[int, int] | None = setting(
         None, "Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
-        DATA, read=_shard, metavar="I/N",
+        DATA, read=parse_shard, metavar="I/N",
     )  # fmt: skip
-    max_input: str = setting(DEFAULT_MAX_INPUT, MAX_INPUT_HELP, DATA)
-
-    def check(self) -> None:
-        parse_bytes(self.max_input, "--max-input")
 
 
 def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,6 +87,17 @@ class Task:
         return ""
 
     @property
+    def explained(self) -> set[str]:
+        """All attributions that are computed."""
+        return {self.explanation.attribution} | ({self.averaged.smooth_base} if self.averaged else set())
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Settings that have no effect as the others are, and what they are for."""
+        integrated = "integrated-gradients"
+        return {} if integrated in self.explained else dict.fromkeys(("ig_steps", "quadrature", "baseline"), integrated)
+
+    @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
         """What the rows of one sample differ in."""
         return tuple({"eps": eps} for eps in self.perturbation.eps)
@@ -145,6 +156,13 @@ class BoundConfig(Task):
         return self.noise if self.explanation.attribution in SMOOTHED else None
 
     @property
+    def idle(self) -> dict[str, str]:
+        unused = super().idle
+        if not self.explained & set(SMOOTHED):
+            unused |= dict.fromkeys(declared(Averaging), " and ".join(SMOOTHED))
+        return unused | ({} if self.perturbation.norm == "linf" else {"linf_method": "--norm linf"})
+
+    @property
     def of_loss(self) -> bool:
         return self.bounding.loss_hessian
 
@@ -173,6 +191,15 @@ class AttackConfig(BoundConfig):
             raise UsageError("attacks are for l2 and linf, got norm lp")
 
     @property
+    def explained(self) -> set[str]:
+        return super().explained | set(self.attacking.transfer)
+
+    @property
+    def idle(self) -> dict[str, str]:
+        aimed = dict.fromkeys(("target_map", "map_weight", "output_weight"), "--attack manipulate")
+        return super().idle | ({} if "manipulate" in self.attacking.attack else aimed)
+
+    @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
         return tuple(
             {"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.attack
@@ -198,6 +225,9 @@ class MaxEpsConfig(BoundConfig):
     refused: ClassVar[Mapping[str, str]] = {
         "eps": "max-eps finds it",
         "loss_hessian": "the bound of the loss is not inverted",
+        **dict.fromkeys(
+            ("ball", "eta_draws", "label_constraint", "margin_classes"), "no figure of max-eps depends on it"
+        ),
     }
 
     def check(self) -> None:

@@ -19,6 +19,11 @@ class Finding:
     message: str
     hint: str = ""
 
+    @property
+    def text(self) -> str:
+        """As a warning."""
+        return f"{self.check}: {self.message}" + (f" ({self.hint})" if self.hint else "")
+
 
 def first_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

@@ -17,7 +17,7 @@ from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.bounding import Bounds
-from attrcert.running.evaluating.campaigns import WORST, Campaign
+from attrcert.running.evaluating.campaigns import Campaign, untargeted
 from attrcert.running.evaluating.cells import bound_all
 from attrcert.running.evaluating.methods import Layout, explainer
 from attrcert.running.evaluating.subjects import Subject
@@ -48,7 +48,7 @@ class Attacks(Bounds):
 
     @staticmethod
     def vectors(config: Any) -> int:
-        return max(Bounds.vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(WORST) + 1))
+        return max(Bounds.vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(untargeted()) + 1))
 
     @classmethod
     def ready(cls, config: Any, scene: Scene) -> "Attacks":

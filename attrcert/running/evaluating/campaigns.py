@@ -19,12 +19,16 @@ from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
+from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Logits
 
-# `worst` tries all of these: the fixed step wanders where an adapted one settles, which pays off on kinked maps
-WORST = tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
 WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
+
+
+def untargeted() -> tuple[str, ...]:
+    """All that `worst` tries; the fixed step beside them wanders where an adapted one settles, which pays off on kinked maps."""
+    return tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
 
 
 @dataclass(frozen=True)
@@ -63,14 +67,14 @@ class Campaign:
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""
-        names = [name for name in self.config.attacking.attack if name not in ("random", "worst")]
-        if "worst" in self.config.attacking.attack:
-            names += [name for name in WORST if name not in ("random", *names)]
+        names = [name for name in self.config.attacking.attack if name not in ("random", WORST)]
+        if WORST in self.config.attacking.attack:
+            names += [name for name in untargeted() if name not in ("random", *names)]
         found = {name: self._attacked(self._made(name), self._starts(name)) for name in names}
-        if self.config.attacking.random_draws and {"random", "worst"} & set(self.config.attacking.attack):
+        if self.config.attacking.random_draws and {"random", WORST} & set(self.config.attacking.attack):
             found["random"] = self._searched(self._made("random")) if self.config.attacking.keep else self.sampled
-        if "worst" in self.config.attacking.attack:
-            found["worst"] = self.worst(found)
+        if WORST in self.config.attacking.attack:
+            found[WORST] = self.worst(found)
         return found
 
     def _made(self, name: str) -> Attack:
@@ -116,12 +120,12 @@ class Campaign:
         fixed steps, and the points that these found climbed once more.
         """
         judge = self._made("euclidean")
-        tried = [self._rescored(judge, found[name]) for name in WORST if name in found]
+        tried = [self._rescored(judge, found[name]) for name in untargeted() if name in found]
         wandering = replace(EuclideanAttack(), step_size=WANDERING_STEP * self.problem.ball.eps)
         wander: Attack = (
             Scored(wandering, self.config.attacking.keep, self.k) if self.config.attacking.keep else wandering
         )
-        tried.append(self._attacked(wander, self._starts("worst")))
+        tried.append(self._attacked(wander, self._starts(WORST)))
         tried.append(self._attacked(judge, torch.stack([one.delta for one in tried])))
         return best_of(tried)
 

@@ -35,7 +35,14 @@ class Bounded:
     found: Sequence[FirstOrder]
     worst: FirstOrder
     linearisation: Linearisation
-    margins: Margins | None
+
+    @cached_property
+    def margins(self) -> Margins | None:
+        """Of the linearised classifier, where they are asked for."""
+        subject, bounding = self.subject, self.subject.config.bounding
+        if bounding.label_constraint == "off":
+            return None
+        return margins(subject.f, subject.batch.images, subject.logits, bounding.margin_classes)
 
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
@@ -229,9 +236,6 @@ def bound_all(subject: Subject) -> Bounded:
             one.off_by(subject.rounding.product, config.perturbation.delta_norm, config.bounding.slack) for one in found
         ]
     worst = best_of(found)
-    near = None
-    if config.bounding.label_constraint != "off":
-        near = margins(subject.f, subject.batch.images, subject.logits, config.bounding.margin_classes)
     linearisation = linearise(
         subject.change,
         J,
@@ -241,4 +245,4 @@ def bound_all(subject: Subject) -> Bounded:
         random=config.bounding.eta_draws,
         known=subject.probe,
     )
-    return Bounded(subject, found, worst, linearisation, near)
+    return Bounded(subject, found, worst, linearisation)

@@ -1,8 +1,10 @@
 """The one way in: from a model, data and a task to a run that is checked and laid out."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -59,20 +61,32 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
     """With settings that come before those of the model itself."""
     given = taken(ModelSpec, given)
+    if isinstance(model, nn.Module | Classifier):
+        _none_of(given, "checkpoints", "checkpoint", "arch", "arch_args")
     if isinstance(model, Classifier):
         renamed = {"beta" if name == "softplus_beta" else name: value for name, value in given.items()}
-        return ModelSpec(replace(model, **renamed))
+        return ModelSpec(checkpoint=replace(model, **renamed))
     if isinstance(model, ModelSpec):
         return replace(model, **given)
-    return ModelSpec(**given) if model is None else ModelSpec(model, **given)
+    model = str(model) if isinstance(model, Path) else model
+    return ModelSpec(**given) if model is None else ModelSpec(checkpoint=model, **given)
 
 
 def data_spec(data: Any, **given: Any) -> DataSpec:
     """With settings that come before those of the specification."""
     given = taken(DataSpec, given)
+    if not (data is None or isinstance(data, str | Path | DataSpec)):
+        _none_of(given, "data that are named", "dataset", "data_root", "download", "channels")
     if isinstance(data, DataSpec):
         return replace(data, **given)
-    return DataSpec(**given) if data is None else DataSpec(data, **given)
+    data = str(data) if isinstance(data, Path) else data
+    return DataSpec(**given) if data is None else DataSpec(dataset=data, **given)
+
+
+def _none_of(given: Mapping[str, Any], what: str, *names: str) -> None:
+    for name in given:
+        if name in names:
+            raise UsageError(f"{name} is for {what}, and an object was given")
 
 
 def _load(

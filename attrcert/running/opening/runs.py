@@ -16,6 +16,7 @@ from attrcert.running.checks.fidelity import Fidelity
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.evaluate import Limit, evaluate
 from attrcert.running.evaluating.work import Deltas, Work
+from attrcert.running.opening.digests import given_data, given_model
 from attrcert.saved.rowfiles import RowFile
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.sources import DataSpec, ModelSpec
@@ -120,7 +121,9 @@ class Run:
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""
         beta = self.classifier.beta if self.fidelity else None
-        return {**self.config.identity(), **self.model_facts, **self.data.facts, "softplus_beta": beta}
+        model = self.model_facts or given_model(self.classifier)
+        data = self.data.facts or given_data(self.data)
+        return {**self.config.identity(), **model, **data, "softplus_beta": beta}
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
