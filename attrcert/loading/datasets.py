@@ -16,12 +16,13 @@ from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
 from attrcert.loading.array_archives import read_arrays
-from attrcert.loading.files import readable, regular, sha256
+from attrcert.loading.files import regular, sha256
 from attrcert.loading.image_arrays import array_images
 from attrcert.loading.image_folders import folder_images
 from attrcert.loading.pixels import as_image, class_number
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
+from attrcert.saved.files import readable
 from attrcert.settings.declared import declared
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, DataSpec
 

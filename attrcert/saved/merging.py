@@ -73,7 +73,7 @@ class Merged:
             file.append(self.rows)
             named = {"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {}
             file.write_manifest({**self.facts, **named}, state="incomplete" if self.missing else COMPLETE)
-            return [*(lock.note for lock in locks if lock.note), *file.notes]
+            return [note for one in (*locks, file) for note in one.notes]
 
 
 def merge(paths: Sequence[Path]) -> Merged:
