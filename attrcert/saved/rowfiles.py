@@ -186,9 +186,8 @@ class RowFile(Lock):
 
     def _note(self, manifest: Mapping[str, Any], content: bytes, *, partial: int) -> None:
         if is_altered(manifest, content):
-            if len(self.rows) == manifest.get(
-                "rows"
-            ):  # nothing is missing, and what is there would pass for the run's own
+            # where nothing is missing, what is there would pass for the run's own
+            if len(self.rows) == manifest.get("rows"):
                 hint = "restore it, or use --overwrite"
                 raise ResumeError(f"{self.path} was changed after its run had ended", hint=hint)
             self.notes.append(f"{self.path} was changed after its run had ended; its rows are taken as they are")
