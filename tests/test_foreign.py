@@ -86,7 +86,7 @@ def test_a_cell_is_never_a_formula_and_comes_back(text, tmp_path):
 
 
 def table(text: str) -> TextTable:
-    return TextTable(f"title {text}", (f"fact {text}",), ("eps", text), (("0.1", text),), (f"note {text}",))
+    return TextTable(f"title {text}", ("eps", text), (("0.1", text),), (f"fact {text}",), (f"note {text}",))
 
 
 def test_a_table_shows_foreign_text_without_obeying_it():

@@ -20,7 +20,6 @@ def verdict_table(verdict: Verdict) -> TextTable:
     """A line per rule and case; the gravest of its cases where there are many."""
     return TextTable(
         title=f"Gate: {headline(verdict)}",
-        facts=(),
         header=("outcome", "rule", "observed", "samples", "where"),
         cells=tuple(line for judgement in verdict.judgements for line in _lines(judgement)),
         notes=tuple(_notes(verdict)),

@@ -12,10 +12,10 @@ from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
-from attrcert.reporting.pages.figures import RunRows, plots
+from attrcert.reporting.pages.figures import plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
-from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
+from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
@@ -90,14 +90,15 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
     """Of the CSVs; `most` rows in the table of samples, `pictures` samples in each gallery, from `deltas` or where manifests say."""
     runs = _runs(paths)
     shown, missing = _galleries(runs, pictures, deltas)
+    rows = [RunRows(run.name, run.table.command, run.rows, run.classes) for run in runs]
     return Page(
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
         comparisons=tuple(_comparison(kind, like) for kind, like in _alike(runs)),
-        plots=plots([RunRows(run.name, run.table.command, run.rows) for run in runs]),
+        plots=plots(rows),
         galleries=shown,
         missing=missing,
-        samples=sample_table([RankedRun(run.name, run.table.command, run.rows, run.classes) for run in runs], most),
+        samples=sample_table(rows, most),
     )
 
 
@@ -207,7 +208,6 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     ]
     return TextTable(
         title=f"attrcert {kind}",
-        facts=(),
         header=("where", "figure", *(run.name for run in runs)),
         cells=tuple(cells),
         notes=tuple(_differences(runs)),
