@@ -40,10 +40,7 @@ def gate(
     ] = None,
     waive: Annotated[
         list[str] | None,
-        _rules(
-            metavar="INDEX:REASON",
-            help="A sample that no rule counts, and why; told in every output. Repeatable.",
-        ),
+        _rules(metavar="INDEX:REASON", help="A sample that no rule counts, and why; told in every output. Repeatable."),
     ] = None,
     min_samples: Annotated[
         int | None, _rules(help="A rule over fewer samples cannot be judged (exit 2). Default: 1.")

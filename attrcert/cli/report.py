@@ -21,8 +21,7 @@ _output = partial(typer.Option, rich_help_panel="Output", show_default=False)
 def report(
     files: Annotated[list[Path], typer.Argument(help="CSVs that --out wrote.", show_default=False)],
     out: Annotated[
-        Path | None,
-        _output("--out", "-o", help="The page to write. Default: report.html; markdown goes to stdout."),
+        Path | None, _output("--out", "-o", help="The page to write. Default: report.html; markdown goes to stdout.")
     ] = None,
     format_: Annotated[str, _output("--format", help="html or markdown.", show_default=True)] = "html",
     plots: Annotated[Path | None, _output(help="Also write the figures as PNG and SVG into this folder.")] = None,

@@ -47,6 +47,12 @@ class RunTable:
     def __len__(self) -> int:
         return len(self.cells["index"])
 
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What makes the run that run, as far as its manifest tells."""
+        identity: Mapping[str, Any] = (self.manifest or {}).get("identity", {})
+        return identity
+
     def column(self, name: str) -> Column | None:
         """What is known of a column of these rows."""
         if name not in self.header:
@@ -59,7 +65,7 @@ class RunTable:
         if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
             return column is not None
         key, value = column.asked
-        return bool((self.manifest or {}).get("identity", {}).get(key) == value)
+        return bool(self.identity.get(key) == value)
 
     @cached_property
     def failed(self) -> Sequence[bool]:
@@ -102,8 +108,7 @@ class RunTable:
     @property
     def kind(self) -> str:
         """What was asked for, as it is typed: the command, or the task of a smoothing certificate."""
-        task = (self.manifest or {}).get("identity", {}).get("task")
-        return f"{task or ''} --smooth".lstrip() if self.command == "certify" else self.command
+        return f"{self.identity.get('task') or ''} --smooth".lstrip() if self.command == "certify" else self.command
 
     @cached_property
     def warnings(self) -> tuple[Warned, ...]:
@@ -123,11 +128,7 @@ def _case() -> tuple[str, ...]:
 
 
 def table_of(
-    rows: Sequence[Row],
-    columns: Sequence[Column],
-    command: str,
-    name: str,
-    manifest: Mapping[str, Any] | None = None,
+    rows: Sequence[Row], columns: Sequence[Column], command: str, name: str, manifest: Mapping[str, Any] | None = None
 ) -> RunTable:
     """Rows that were just computed, and what a manifest would say of them."""
     names = tuple(column.name for column in columns)

@@ -77,12 +77,8 @@ class _Run:
         return part if isinstance(part, dict) else {}
 
     @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.told("identity")
-
-    @property
     def classes(self) -> tuple[str, ...]:
-        names = self.identity.get("classes")
+        names = self.table.identity.get("classes")
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
@@ -126,18 +122,14 @@ def _rows(table: RunTable) -> list[Row]:
 
 
 def _part(run: _Run) -> Part:
-    facts = {
-        "model": run.identity.get("checkpoint"),
-        "data": run.identity.get("dataset"),
-        **run.told("facts"),
-    }
-    versions = run.told("versions")
+    identity, versions = run.table.identity, run.told("versions")
+    facts = {"model": identity.get("checkpoint"), "data": identity.get("dataset"), **run.told("facts")}
     more = {
-        "command": f"attrcert {run.identity.get('task') or run.table.command}",
+        "command": f"attrcert {identity.get('task') or run.table.command}",
         "computed": run.manifest.get("ended"),
         "with": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
-        "checkpoint sha256": run.identity.get("checkpoint_sha256"),
-        "data sha256": run.identity.get("dataset_sha256"),
+        "checkpoint sha256": identity.get("checkpoint_sha256"),
+        "data sha256": identity.get("dataset_sha256"),
     }
     return Part(
         name=run.name,
@@ -145,7 +137,7 @@ def _part(run: _Run) -> Part:
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
-        settings=tuple((name, str(value)) for name, value in run.identity.items() if value is not None),
+        settings=tuple((name, str(value)) for name, value in identity.items() if value is not None),
         tables=overview_of_file(run.table.command, run.rows, run.path),
     )
 
@@ -218,7 +210,7 @@ def _differences(runs: Sequence[_Run]) -> Iterable[str]:
     """What makes runs incomparable, as the gate sees it."""
     first = runs[0]
     for other in runs[1:]:
-        if differing := differing_keys(first.identity, other.identity):
+        if differing := differing_keys(first.table.identity, other.table.identity):
             texts = "; ".join(text for texts in differing.values() for text in texts)
             yield f"{first.name} and {other.name} were computed differently, and do not compare: {texts}."
 
