@@ -5,6 +5,7 @@ import re
 import traceback
 from typing import Any
 
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
 UNEXPECTED = 70  # the exit code of what should not happen, as sysexits.h has it
 
 
@@ -89,8 +90,8 @@ def told(error: BaseException) -> AttrcertError:
     """What an error is that nobody expected: itself, files that cannot be used, too little memory, or a mistake of ours."""
     if isinstance(error, AttrcertError):
         return error
-    if reason := _reason(error):
-        return FileError(f"{_file(error)} cannot be read or written: {reason}", hint="--traceback shows where")
+    if isinstance(error, OSError) or (type(error).__name__ == "SafetensorError" and OS_ERROR.search(str(error))):
+        return FileError(f"{_file(error)} cannot be read or written: {reason(error)}", hint="--traceback shows where")
     if out_of_memory(error):
         return OutOfMemoryError(
             f"memory ran out: {_summary(error)}",
@@ -110,12 +111,12 @@ def out_of_memory(error: BaseException) -> bool:
     )
 
 
-def _reason(error: BaseException) -> str:
-    """Why the system refused a file; safetensors says it in a text of its own."""
-    if isinstance(error, OSError):
-        return error.strerror or _summary(error)
-    number = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None
-    return os.strerror(int(number[1])) if number else ""
+def reason(error: BaseException) -> str:
+    """Why the system refused a file, in its words: safetensors has only a number of its own for them."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    number = OS_ERROR.search(str(error))
+    return os.strerror(int(number[1])) if number else str(error) or type(error).__name__
 
 
 def _file(error: BaseException) -> str:

@@ -7,6 +7,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.reading import read_rows
 from rich.console import Console
 
 from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns, headlines
@@ -16,7 +17,7 @@ from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
 from attrcert.reporting.tables.text_table import TextTable
-from attrcert.saved.records import read_rows, to_csv
+from attrcert.saved.records import to_csv
 from attrcert.vocabulary import Guarantee
 
 

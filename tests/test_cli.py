@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from reference.reading import read_rows
 from safetensors.torch import save_file
 
 from attrcert.attributions import ATTRIBUTIONS
@@ -29,7 +30,6 @@ from attrcert.loading.architectures import build, softplus_cnn
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.data import accuracy
 from attrcert.running.evaluating.bounding import Bounds
-from attrcert.saved.records import read_rows
 
 ARGS = {"channels": 1, "size": 8, "classes": 3, "width": 2, "hidden": 4}
 ARCHS = """

@@ -281,7 +281,7 @@ def test_a_second_writer_is_refused_and_told_who_the_first_is(tmp_path, holder):
         Lock(tmp_path / "v.csv")
     assert f"v.csv is being written by process {holder.pid} on {os.uname().nodename} since 20" in caught.value.message
     assert caught.value.exit_code == 74
-    Lock(tmp_path / "other.csv").release()
+    Lock(tmp_path / "other.csv").close()
 
 
 @pytest.mark.parametrize("words", [("bound", "--limit", 1, "--quiet"), ("smooth", "--limit", 1, "--samples", 50)])
@@ -349,7 +349,7 @@ def test_a_drive_without_locks_is_written_to_and_that_is_told(tmp_path, monkeypa
 def test_a_system_without_locks_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "fcntl", None)
     with Lock(tmp_path / "v.csv") as lock:
-        assert lock.note == ""
+        assert lock.notes == []
 
 
 def test_a_folder_that_may_not_be_written_into_is_told_before_anything_is_computed(tmp_path, monkeypatch):

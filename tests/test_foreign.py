@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from reference.program import attrcert
+from reference.reading import read_rows
 from rich.console import Console
 from safetensors.torch import save_file
 
@@ -23,7 +24,7 @@ from attrcert.foreign import guarded, printable, printable_lines, shell, unguard
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
 from attrcert.reporting.tables.text_table import TextTable
-from attrcert.saved.records import read_rows, to_csv
+from attrcert.saved.records import to_csv
 from attrcert.saved.runfiles import read_table
 
 HOSTILE = "a\x1b[31m\nerror: b\r\x07\x9b\u202ec\u2066\u2028\udc80[red]d[/red]"
@@ -85,7 +86,7 @@ def test_a_cell_is_never_a_formula_and_comes_back(text, tmp_path):
 
 
 def table(text: str) -> TextTable:
-    return TextTable(f"title {text}", (f"fact {text}",), ("eps", text), (("0.1", text),), (f"note {text}",))
+    return TextTable(f"title {text}", ("eps", text), (("0.1", text),), (f"fact {text}",), (f"note {text}",))
 
 
 def test_a_table_shows_foreign_text_without_obeying_it():

@@ -11,7 +11,8 @@ from reference.program import attrcert
 from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
-from attrcert.reporting.pages.figures import RunRows, plots
+from attrcert.reporting.pages.figures import plots
+from attrcert.reporting.pages.worst import RunRows
 from attrcert.saved.records import to_csv
 from attrcert.saved.runfiles import read_table
 from attrcert.vocabulary import ERROR_KINDS, Guarantee

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.reading import read_rows
 
 from attrcert.columns import COLUMNS, Column
 from attrcert.errors import ResumeError, UsageError
 from attrcert.foreign import printable
-from attrcert.saved.records import parse, read_rows, render, to_csv
+from attrcert.saved.records import parse, render, to_csv
 from attrcert.saved.rowfiles import RowFile
 from attrcert.saved.schemas import SCHEMA, SETTINGS
 

@@ -21,10 +21,10 @@ from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
 from attrcert.reporting.pages.content import Page, make_page
-from attrcert.reporting.pages.figures import RunRows, plots
+from attrcert.reporting.pages.figures import plots
 from attrcert.reporting.pages.galleries import galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
-from attrcert.reporting.pages.worst import RankedRun, sample_table, worst_rows
+from attrcert.reporting.pages.worst import RunRows, sample_table, worst_rows
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.records import to_csv
 
@@ -487,7 +487,7 @@ def test_runs_that_were_computed_differently_are_told_beside_their_figures(repor
 )
 def test_small_runs_are_shown_whole_and_large_ones_share_the_rest(sizes, most, shares):
     runs = [
-        RankedRun(str(number), "bound", [{"index": i, "status": "ok", "T_c_deg": float(i)} for i in range(size)])
+        RunRows(str(number), "bound", [{"index": i, "status": "ok", "T_c_deg": float(i)} for i in range(size)])
         for number, size in enumerate(sizes)
     ]
     shown = [cells[0].text for cells in sample_table(runs, most).cells]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from reference.program import attrcert
+from reference.reading import read_rows
 
 import attrcert as library
 from attrcert.columns import COLUMNS, Column
@@ -15,7 +16,7 @@ from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.saved import manifests, schemas
 from attrcert.saved.files import write_bytes
 from attrcert.saved.merging import merge
-from attrcert.saved.records import read_rows, to_csv
+from attrcert.saved.records import to_csv
 from attrcert.saved.rowfiles import RowFile
 from attrcert.saved.schemas import SCHEMA
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,108 +16,76 @@ if TYPE_CHECKING:
     from attrcert.reporting.gating.gates import Gate
     from attrcert.reporting.gating.verdicts import Verdict
 
-RULES, BASELINE, OUTPUT = "Rules", "Baseline", "Output"
 FORMATS = ("table", "json", "markdown")
+_rules, _baseline, _output = (
+    partial(typer.Option, rich_help_panel=panel, show_default=False) for panel in ("Rules", "Baseline", "Output")
+)
 
 
 def gate(
     files: Annotated[list[Path], typer.Argument(help="CSVs that --out wrote.", show_default=False)],
     require: Annotated[
         list[str] | None,
-        typer.Option(
+        _rules(
             metavar="RULE",
             help='What must hold, e.g. "p95(T_c_deg\\[eps=0.1]) <= 30" or "fraction(status == vacuous) <= 1%"; repeatable.',
-            show_default=False,
-            rich_help_panel=RULES,
         ),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(
+        _rules(
             help="A TOML file whose table 'gate' has require, max_regression, baseline, waive, allow_mismatch, min_samples, "
-            "max_incomplete and allow_refuted; options given beside it add to its lists, but --baseline replaces.",
-            show_default=False,
-            rich_help_panel=RULES,
+            "max_incomplete and allow_refuted; options given beside it add to its lists, but --baseline replaces."
         ),
     ] = None,
     waive: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="INDEX:REASON",
-            help="A sample that no rule counts, and why; told in every output. Repeatable.",
-            show_default=False,
-            rich_help_panel=RULES,
-        ),
+        _rules(metavar="INDEX:REASON", help="A sample that no rule counts, and why; told in every output. Repeatable."),
     ] = None,
     min_samples: Annotated[
-        int | None,
-        typer.Option(
-            help="A rule over fewer samples cannot be judged (exit 2). Default: 1.",
-            show_default=False,
-            rich_help_panel=RULES,
-        ),
+        int | None, _rules(help="A rule over fewer samples cannot be judged (exit 2). Default: 1.")
     ] = None,
     max_incomplete: Annotated[
-        float | None,
-        typer.Option(
-            help="Exit 4 if a larger share of a run's samples has no figure. Default: 0.",
-            show_default=False,
-            rich_help_panel=RULES,
-        ),
+        float | None, _rules(help="Exit 4 if a larger share of a run's samples has no figure. Default: 0.")
     ] = None,
     allow_refuted: Annotated[
         bool,
-        typer.Option(
+        _rules(
             "--allow-refuted",
             help="Let a rule pass on first-order or corrected figures that attacks in these files exceeded; they are counted in every "
             "output. Without it such a rule is refuted (exit 1).",
-            rich_help_panel=RULES,
         ),
     ] = False,
     baseline: Annotated[
         list[Path] | None,
-        typer.Option(
-            help="The CSV of an earlier run of the same command; repeatable, one for each command.",
-            show_default=False,
-            rich_help_panel=BASELINE,
-        ),
+        _baseline(help="The CSV of an earlier run of the same command; repeatable, one for each command."),
     ] = None,
     max_regression: Annotated[
         list[str] | None,
-        typer.Option(
+        _baseline(
             metavar="FIGURE AMOUNT",
             help='By how much a figure may be worse than the baseline\'s, e.g. "mean(T_c_deg) 5%" or "p95(T_e) 0.1"; repeatable.',
-            show_default=False,
-            rich_help_panel=BASELINE,
         ),
     ] = None,
     allow_mismatch: Annotated[
         list[str] | None,
-        typer.Option(
+        _baseline(
             metavar="KEY",
             help="Compare runs although they differ in this: attribution, norm, eps, data, beta, any key of a manifest's "
             "identity, or manifest where there is none. Repeatable.",
-            show_default=False,
-            rich_help_panel=BASELINE,
         ),
     ] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option(help="Also write JUnit XML, a test case per rule.", show_default=False, rich_help_panel=OUTPUT),
-    ] = None,
+    junit: Annotated[Path | None, _output(help="Also write JUnit XML, a test case per rule.")] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="Format of stdout: table, json or markdown.", rich_help_panel=OUTPUT)
+        str, _output("--format", help="Format of stdout: table, json or markdown.", show_default=True)
     ] = "table",
-    json_: Annotated[bool, typer.Option("--json", help="The same as --format json.", rich_help_panel=OUTPUT)] = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="The same as --format markdown.", rich_help_panel=OUTPUT)
-    ] = False,
+    json_: Annotated[bool, _output("--json", help="The same as --format json.")] = False,
+    markdown: Annotated[bool, _output("--markdown", help="The same as --format markdown.")] = False,
     exit_zero: Annotated[
         bool,
-        typer.Option(
+        _output(
             "--exit-zero",
             help="Exit 0 though a rule failed or was refuted, or a run is incomplete; what cannot be judged still exits 2.",
-            rich_help_panel=OUTPUT,
         ),
     ] = False,
 ) -> None:

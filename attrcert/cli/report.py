@@ -1,5 +1,6 @@
 """`attrcert report`: CSVs as one page to look at."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,28 +15,16 @@ if TYPE_CHECKING:
 
 FORMATS = ("html", "markdown")
 PLOT_FORMATS = ("png", "svg")
-OUTPUT = "Output"
+_output = partial(typer.Option, rich_help_panel="Output", show_default=False)
 
 
 def report(
     files: Annotated[list[Path], typer.Argument(help="CSVs that --out wrote.", show_default=False)],
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="The page to write. Default: report.html; markdown goes to stdout.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, _output("--out", "-o", help="The page to write. Default: report.html; markdown goes to stdout.")
     ] = None,
-    format_: Annotated[str, typer.Option("--format", help="html or markdown.", rich_help_panel=OUTPUT)] = "html",
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            help="Also write the figures as PNG and SVG into this folder.", show_default=False, rich_help_panel=OUTPUT
-        ),
-    ] = None,
+    format_: Annotated[str, _output("--format", help="html or markdown.", show_default=True)] = "html",
+    plots: Annotated[Path | None, _output(help="Also write the figures as PNG and SVG into this folder.")] = None,
     title: Annotated[str, typer.Option(help="Of the page. Default: the runs' names.", show_default=False)] = "",
     worst: Annotated[int, typer.Option(min=1, help="Rows in the table of samples, the worst first.")] = 500,
     pictures: Annotated[

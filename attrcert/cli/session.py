@@ -45,7 +45,7 @@ def compute(
     from attrcert.running.engines.engine import Order
 
     quiet, total = results.quiet, len(run.data.indices)
-    warn = _silent if quiet else _warn
+    warn: Callable[[str], None] = (lambda _: None) if quiet else _warn
     with _interruptible(), _books(total) as books:
         with _uninterrupted():
             books.open(run, results, deltas)
@@ -193,10 +193,6 @@ def _as_begun(
 
 def _warn(message: str) -> None:
     talk(f"warning: {message}", style="yellow")
-
-
-def _silent(message: str) -> None:
-    pass
 
 
 def _warn_of_findings(run: "Run") -> None:

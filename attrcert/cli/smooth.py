@@ -38,8 +38,8 @@ def smooth(asked: Asked) -> None:
     if png is not None:
         make_folder(png)
     with Lock(out) as lock:
-        if lock.note:
-            say(f"warning: {lock.note}", style="yellow")
+        for note in lock.notes:
+            say(f"warning: {note}", style="yellow")
         run = open_run(asked.model(), asked.data(), task, asked.part(RunOptions))
         if png is not None:
             check_pictures(png, run.data.indices)

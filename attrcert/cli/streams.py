@@ -5,44 +5,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, NoReturn
 
 from attrcert.errors import FileError
 
 
-class Results:
-    """stdout. An error is told as one of stdout, and reaches nobody who would take it for another's (typer, Rich)."""
+class Guarded:
+    """A stream each of whose writes goes through a guard: what it raises reaches nobody who would take it for another's (typer, Rich)."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with _counted():
-            return self._stream.write(text)
-
-    def flush(self) -> None:
-        with _counted():
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class Talk:
-    """stderr. What cannot be said is lost, and the exit code stays what it is."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, guard: Callable[[], AbstractContextManager[None]]) -> None:
+        self._stream, self._guard = stream, guard
 
     def write(self, text: str) -> int:
-        with _ignored():
+        with self._guard():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with _ignored():
+        with self._guard():
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -55,7 +37,7 @@ def standard_streams() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     out = _text(sys.stdout or _closed(1, os.O_RDONLY))  # every write to it fails
     err = _text(sys.stderr or _closed(2, os.O_WRONLY))
-    sys.stdout, sys.stderr = Results(out), Talk(err)
+    sys.stdout, sys.stderr = Guarded(out, _counted), Guarded(err, _ignored)
     try:
         yield
     finally:
@@ -91,6 +73,7 @@ def _drop(stream: Any) -> None:
 
 @contextmanager
 def _counted() -> Iterator[None]:
+    """Of stdout: what cannot be written is an error."""
     try:
         yield
     except BrokenPipeError as error:
@@ -101,6 +84,7 @@ def _counted() -> Iterator[None]:
 
 @contextmanager
 def _ignored() -> Iterator[None]:
+    """Of stderr: what cannot be said is lost, and the exit code stays what it is."""
     try:
         yield
     except BrokenPipeError as error:

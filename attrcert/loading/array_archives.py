@@ -8,7 +8,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from attrcert.errors import AttrcertError, DataError
-from attrcert.loading.files import capped, readable, regular
+from attrcert.loading.files import capped, regular
+from attrcert.saved.files import readable
 from attrcert.vocabulary import shortened, some
 
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes

@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from attrcert.errors import CheckpointError, ModelError, UsageError
 from attrcert.loading import bundled, metadata
 from attrcert.loading.architectures import build, is_safe_to_name
-from attrcert.loading.files import capped, readable, regular, sha256
+from attrcert.loading.files import capped, regular, sha256
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
+from attrcert.saved.files import readable
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, ModelSpec
 from attrcert.vocabulary import shortened, some
 

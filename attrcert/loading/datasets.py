@@ -16,12 +16,13 @@ from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
 from attrcert.loading.array_archives import read_arrays
-from attrcert.loading.files import readable, regular, sha256
+from attrcert.loading.files import regular, sha256
 from attrcert.loading.image_arrays import array_images
 from attrcert.loading.image_folders import folder_images
 from attrcert.loading.pixels import as_image, class_number
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
+from attrcert.saved.files import readable
 from attrcert.settings.declared import declared
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, DataSpec
 
@@ -157,7 +158,7 @@ def _source(spec: DataSpec) -> tuple[Images, str | None]:
         return array_images(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path)
     if path.is_dir():
         return folder_images(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
-    return _from_factory(spec.dataset), None
+    return wrap(_called(factory(spec.dataset, "dataset"), {}, spec.dataset), spec.dataset), None
 
 
 def _torchvision_set(spec: DataSpec) -> WrappedImages:
@@ -174,10 +175,6 @@ def _torchvision_set(spec: DataSpec) -> WrappedImages:
         offered |= {"train": split[0] == "train"} if "train" in parameters else {"split": split[0]}
     arguments = {key: value for key, value in offered.items() if key in parameters or key == "split"}
     return WrappedImages(_called(make, arguments, spec.dataset, hint="check --data-root, or add --download"))
-
-
-def _from_factory(name: str) -> Images:
-    return wrap(_called(factory(name, "dataset"), {}, name), name)
 
 
 def wrap(made: Any, name: str = "data") -> Images:

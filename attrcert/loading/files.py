@@ -2,29 +2,11 @@
 
 import hashlib
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from attrcert.errors import FileError, InputError
+from attrcert.errors import InputError
+from attrcert.saved.files import kind_of, readable
 from attrcert.vocabulary import parse_bytes, readable_bytes
-
-_KINDS = {
-    stat.S_IFDIR: "a folder",
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-}
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """What the system refuses is a FileError: missing rights, too long a name, a disk that fails."""
-    try:
-        yield
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def regular(path: Path, what: str, kind: type[InputError]) -> int:
@@ -35,7 +17,7 @@ def regular(path: Path, what: str, kind: type[InputError]) -> int:
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # no name has a NUL in it
             raise kind(f"there is no {what} {path}") from error
     if not stat.S_ISREG(status.st_mode):
-        raise kind(f"a {what} must be a regular file, but {path} is {_KINDS.get(stat.S_IFMT(status.st_mode), 'none')}")
+        raise kind(f"a {what} must be a regular file, but {path} is {kind_of(status.st_mode)}")
     return status.st_size
 
 

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.errors import AttrcertError, DataError, SampleError
-from attrcert.loading.files import readable
 from attrcert.loading.pictures import ENDINGS, decoded
 from attrcert.loading.pixels import as_image
+from attrcert.saved.files import readable
 from attrcert.settings.sources import DEFAULT_MAX_INPUT
 from attrcert.vocabulary import some
 

@@ -16,9 +16,8 @@ ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 BYTES_A_PIXEL = {"L": 8, "RGB": 24}  # held while a picture becomes floats in [0, 1]: 8 and 22 measured
 
-logging.getLogger("PIL").addHandler(
-    logging.NullHandler()
-)  # what it logs, it raises too; without a handler stderr gets both
+# what it logs, it raises too; without a handler stderr gets both
+logging.getLogger("PIL").addHandler(logging.NullHandler())
 
 
 def decoded(path: Path, mode: str, max_input: str) -> Image.Image:

@@ -3,9 +3,7 @@
 import os
 import stat
 from collections.abc import Collection
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
@@ -13,7 +11,7 @@ from torch import Tensor
 
 from attrcert.errors import ResumeError, UsageError
 from attrcert.saved.arrays import DELTAS, MARK
-from attrcert.saved.files import PART, check_target, make_folder, remove, remove_folder, write_whole
+from attrcert.saved.files import PART, make_folder, remove, remove_folder, write_whole
 from attrcert.saved.locks import Lock
 
 METADATA = {MARK: DELTAS}
@@ -21,7 +19,7 @@ ENDS = (".safetensors", ".part", PART)  # of the names of parts; .part is what v
 KEPT = "what was kept so far stays; go on with --resume once it can be written"
 
 
-class DeltaFile(AbstractContextManager["DeltaFile"]):
+class DeltaFile(Lock):
     """Each batch is a part in a folder beside the file, so that a killed run loses none; `finish` makes one file of them.
 
     Nothing is written or removed before `begin`, which a run calls once its other files are in order. One process writes the file
@@ -30,9 +28,7 @@ class DeltaFile(AbstractContextManager["DeltaFile"]):
 
     def __init__(self, path: Path, *, resume: bool, overwrite: bool) -> None:
         self.path, self.parts, self._overwrite = path, path.with_name(path.name + ".parts"), overwrite
-        check_target(path)
-        self._lock = Lock(path)
-        self.notes = [self._lock.note] if self._lock.note else []
+        super().__init__(path)
         try:
             self._check(resume=resume, overwrite=overwrite)
         except BaseException:
@@ -82,15 +78,6 @@ class DeltaFile(AbstractContextManager["DeltaFile"]):
             whole |= _loaded(file)
         write_whole(self.path, lambda part: save_file(whole, part, metadata=METADATA), hint=KEPT)
         remove_folder(self.parts)
-
-    def close(self) -> None:
-        """Let others write the file."""
-        self._lock.release()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _files(self) -> list[Path]:
         whole = [self.path] if self.path.exists() else []

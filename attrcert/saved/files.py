@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
@@ -12,17 +11,12 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-from attrcert.errors import AttrcertError, FileError, UsageError
+from attrcert.errors import AttrcertError, FileError, UsageError, reason
 
 PART = ".attrcert-part"  # how the names of files end that are not whole yet
 NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 NO_FOLDER_SYNC = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EACCES, errno.EPERM)
-KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-)
+KINDS = {stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 
 
 def check_target(path: Path) -> None:
@@ -35,7 +29,7 @@ def check_target(path: Path) -> None:
         raise UsageError(f"there is no folder {path.parent} to write {path.name} into")
     found = _mode(path, follow=False)
     if found is not None and not stat.S_ISREG(found):
-        kind = next((name for holds, name in KINDS if holds(found)), "a device")
+        kind = kind_of(found)
         raise UsageError(
             f"{path} must be a file or not be there yet, and it is {kind}",
             hint="give the name of the file itself" if kind == "a link" else "choose another name",
@@ -54,18 +48,24 @@ def _mode(path: Path, *, follow: bool) -> int | None:
         raise UsageError(f"{str(path)!r} is not the name of a file: {error}") from error
 
 
+def kind_of(mode: int) -> str:
+    """What a file is that is no regular one."""
+    return KINDS.get(stat.S_IFMT(mode), "a device")
+
+
 def cannot_write(path: Path, error: Exception, hint: str = "") -> AttrcertError:
     """What the system says of a file that it does not let us write; a wrong place is wrong usage."""
     wrong = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
     return (UsageError if wrong else FileError)(f"{path} cannot be written: {reason(error)}", hint=hint)
 
 
-def reason(error: Exception) -> str:
-    """In the system's words: safetensors has only a number of its own for them."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    told = re.search(r"\(os error (\d+)\)", str(error))
-    return os.strerror(int(told[1])) if told else str(error)
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """What the system refuses is a FileError: missing rights, too long a name, a disk that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {reason(error)}") from error
 
 
 def read_text(path: Path) -> str:

@@ -8,16 +8,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from typing import TypeVar
 
-from attrcert.errors import FileError
-from attrcert.saved.files import NO_LINK, PART, cannot_write, check_target, part_prefix, reason, write_all
+from attrcert.errors import FileError, reason
+from attrcert.saved.files import NO_LINK, PART, cannot_write, check_target, part_prefix, write_all
 
 try:
     import fcntl
 except ImportError:  # then writers do not hear of each other
     fcntl = None  # type: ignore[assignment]
 
+L = TypeVar("L", bound="Lock")
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
 
 
@@ -26,35 +27,36 @@ class Lock:
 
     The kernel holds the lock on a file `.NAME.lock` beside the file, which is replaced by renames and cannot be locked itself; so a
     killed writer leaves no lock, only a file that the next writer takes over. Where the file system has no locks (some network
-    drives), the run goes on without, and `note` says so; `append` still notices a second writer.
+    drives), the run goes on without, and `notes` say so; `append` still notices a second writer.
     """
 
     def __init__(self, path: Path, *beside_it: Path) -> None:
         """`beside_it` are files that are written only by who writes `path`."""
         check_target(path)
-        self.note = ""
+        self.notes: list[str] = []  # for the user to know
         beside = path.with_name(f".{path.name}.lock")
         try:
             held = _take(beside, path)
         except OSError as error:
             if error.errno not in NO_LOCKS:
                 raise cannot_write(beside, error) from error
-            self.note = f"{path.parent} has no locks ({reason(error)}): make sure that no other run writes {path.name}"
+            self.notes.append(
+                f"{path.parent} has no locks ({reason(error)}): make sure that no other run writes {path.name}"
+            )
             held = None
         self._end = weakref.finalize(self, _give_back, held, beside, os.getpid())
         if held is not None:
             _remove_parts((path, *beside_it))
 
-    def release(self) -> None:
+    def close(self) -> None:
+        """Let others write the file."""
         self._end()
 
-    def __enter__(self) -> "Lock":
+    def __enter__(self: L) -> L:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _take(beside: Path, path: Path) -> int | None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from attrcert.errors import FileError, ResumeError, UsageError
-from attrcert.saved.files import read_text, reason
+from attrcert.errors import ResumeError, UsageError
+from attrcert.saved.files import read_text, readable
 from attrcert.saved.schemas import SCHEMA, SETTINGS, differing, is_header, of_today, too_new
 
 RUNNING, REPLACING, COMPLETE = "running", "replacing", "complete"  # states that are looked for
@@ -91,12 +91,14 @@ def check_replaceable(path: Path) -> None:
 
 
 def _has_our_header(path: Path) -> bool:
-    try:
-        with path.open("rb") as stream:
-            begins = stream.read(2**16)
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason(error)}") from error
-    return not begins or is_header(begins.partition(b"\n")[0].decode("utf-8", "replace").split(","))
+    with readable(path), path.open("rb") as stream:
+        begins = stream.read(2**16)
+    return not begins or is_header(header_in(begins))
+
+
+def header_in(content: bytes) -> list[str]:
+    """The names that a CSV begins with, if it does with names."""
+    return content.partition(b"\n")[0].decode("utf-8", "replace").split(",")
 
 
 def _loaded(beside: Path) -> Any:

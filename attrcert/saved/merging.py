@@ -47,9 +47,8 @@ class Merged:
         """
         homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
         check_target(path)
-        stale = (
-            os.path.lexists(homes[JACOBIANS]) and JACOBIANS not in self.arrays
-        )  # a report would take it for this run's
+        # a report would take it for this run's
+        stale = os.path.lexists(homes[JACOBIANS]) and JACOBIANS not in self.arrays
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
             check_replaceable(homes[kind], kind, overwrite=overwrite)
         try:
@@ -73,7 +72,7 @@ class Merged:
             file.append(self.rows)
             named = {"deltas": homes[DELTAS].name} if DELTAS in self.arrays else {}
             file.write_manifest({**self.facts, **named}, state="incomplete" if self.missing else COMPLETE)
-            return [*(lock.note for lock in locks if lock.note), *file.notes]
+            return [note for one in (*locks, file) for note in one.notes]
 
 
 def merge(paths: Sequence[Path]) -> Merged:
@@ -91,9 +90,8 @@ def merge(paths: Sequence[Path]) -> Merged:
                 raise UsageError(f"sample {index} is in {homes[index]} and in {table.name}", hint="give one of them")
             rows[index], homes[index] = of_sample, table.name
     each = max(map(len, rows.values()), default=0)
-    rows = {
-        index: of_sample for index, of_sample in rows.items() if len(of_sample) == each
-    }  # a kill may tear one apart
+    # a kill may tear one apart
+    rows = {index: of_sample for index, of_sample in rows.items() if len(of_sample) == each}
     missing = tuple(index for index in expected if index not in rows)
     ordered = tuple(row for index in expected for row in rows.get(index, ()))
     files = {

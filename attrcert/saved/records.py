@@ -4,7 +4,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from attrcert.columns import Cell, Column, Row, checked
@@ -45,15 +45,15 @@ def to_bytes(rows: Iterable[Row], columns: Sequence[Column], *, header: bool) ->
     return to_csv(rows, columns, header=header).encode("utf-8", "backslashreplace")
 
 
-def read_rows(path: Path, columns: Sequence[Column]) -> list[dict[str, Cell]]:
-    """The whole rows of a CSV; a torn last line is left out."""
-    return rows_in(path.read_bytes(), columns, path)
+def lines_in(content: bytes) -> Iterator[list[str]]:
+    """The cells of every line of a CSV, as texts."""
+    return csv.reader(io.StringIO(content.decode("utf-8"), newline=""))
 
 
 def rows_in(content: bytes, columns: Sequence[Column], path: Path) -> list[dict[str, Cell]]:
-    """The rows of a CSV of this or an older schema, as this one has them."""
+    """The rows of a CSV of this or an older schema, as this one has them; a torn last line is left out."""
     try:
-        lines = list(csv.reader(io.StringIO(_untorn(content, path).decode("utf-8"), newline="")))
+        lines = list(lines_in(_untorn(content, path)))
     except (csv.Error, UnicodeDecodeError) as error:
         raise ResumeError(f"{path} cannot be read: {error}", hint="restore it, or use --overwrite") from error
     header = lines[0] if lines else []

@@ -4,15 +4,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from attrcert.columns import Cell, Column, Row
-from attrcert.errors import FileError, ResumeError, UsageError
+from attrcert.errors import ResumeError, UsageError
 from attrcert.saved.arrays import jacobian_file
-from attrcert.saved.files import append, check_target, reason, write_bytes, write_text
+from attrcert.saved.files import append, check_target, readable, write_bytes, write_text
 from attrcert.saved.locks import Lock
 from attrcert.saved.manifests import (
     COMPLETE,
@@ -21,6 +19,7 @@ from attrcert.saved.manifests import (
     RUNNING,
     check_replaceable,
     head,
+    header_in,
     is_altered,
     manifest_of,
     manifest_of_run,
@@ -31,7 +30,7 @@ from attrcert.saved.schemas import schema_of
 KEPT = "the rows so far are kept; go on with --resume once it can be written"
 
 
-class RowFile(AbstractContextManager["RowFile"]):
+class RowFile(Lock):
     """The CSV of a run and the manifest beside it; every batch is flushed, and a killed run can go on.
 
     `identity` is what makes two runs the same run: a run is resumed only where it is equal. `cases` are what the rows of one sample
@@ -63,8 +62,7 @@ class RowFile(AbstractContextManager["RowFile"]):
         self._pending: bytes | None = None
         check_target(path)
         check_target(self.manifest_path)
-        self._lock = Lock(path, self.manifest_path, jacobian_file(path))
-        self.notes = [self._lock.note] if self._lock.note else []  # for the user to know
+        super().__init__(path, self.manifest_path, jacobian_file(path))
         try:
             self._open(resume=resume, overwrite=overwrite)
         except BaseException:
@@ -107,15 +105,6 @@ class RowFile(AbstractContextManager["RowFile"]):
             write_bytes(self.path, self._pending, hint=KEPT)
             self._pending = None
 
-    def close(self) -> None:
-        """Let others write the file."""
-        self._lock.release()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _open(self, *, resume: bool, overwrite: bool) -> None:
         there = [path for path in (self.path, self.manifest_path) if path.exists()]
         if there and not (resume or overwrite):
@@ -143,7 +132,8 @@ class RowFile(AbstractContextManager["RowFile"]):
 
     def _continue(self) -> None:
         """Keep the finished samples of an earlier run of the same identity; what a kill tore is to be cut."""
-        content = _read(self.path) if self.path.exists() else b""
+        with readable(self.path):
+            content = self.path.read_bytes() if self.path.exists() else b""
         manifest = manifest_of_run(self.path, self._head)
         if manifest is None and not self._is_empty(content):
             raise ResumeError(
@@ -166,8 +156,8 @@ class RowFile(AbstractContextManager["RowFile"]):
 
     def _is_empty(self, content: bytes) -> bool:
         """Of a run that was killed when it had written no more than the header."""
-        header, newline, rest = content.partition(b"\n")
-        known = schema_of(header.decode("utf-8", "replace").split(","), self.columns) is not None
+        _, newline, rest = content.partition(b"\n")
+        known = schema_of(header_in(content), self.columns) is not None
         return not content or (known and newline != b"" and not rest)
 
     def _check(self, rows: Sequence[Row]) -> None:
@@ -196,21 +186,13 @@ class RowFile(AbstractContextManager["RowFile"]):
 
     def _note(self, manifest: Mapping[str, Any], content: bytes, *, partial: int) -> None:
         if is_altered(manifest, content):
-            if len(self.rows) == manifest.get(
-                "rows"
-            ):  # nothing is missing, and what is there would pass for the run's own
+            # where nothing is missing, what is there would pass for the run's own
+            if len(self.rows) == manifest.get("rows"):
                 hint = "restore it, or use --overwrite"
                 raise ResumeError(f"{self.path} was changed after its run had ended", hint=hint)
             self.notes.append(f"{self.path} was changed after its run had ended; its rows are taken as they are")
         if partial:
             self.notes.append(f"{self.path}: {partial} samples lack rows and are computed again")
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason(error)}") from error
 
 
 def _check_word(cell: Cell, column: Column, place: str) -> None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, declared
 from attrcert.errors import UsageError
 from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
-from attrcert.saved.records import parse
+from attrcert.saved.records import lines_in, parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
@@ -47,6 +47,12 @@ class RunTable:
     def __len__(self) -> int:
         return len(self.cells["index"])
 
+    @property
+    def identity(self) -> Mapping[str, Any]:
+        """What makes the run that run, as far as its manifest tells."""
+        identity: Mapping[str, Any] = (self.manifest or {}).get("identity", {})
+        return identity
+
     def column(self, name: str) -> Column | None:
         """What is known of a column of these rows."""
         if name not in self.header:
@@ -59,7 +65,7 @@ class RunTable:
         if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
             return column is not None
         key, value = column.asked
-        return bool((self.manifest or {}).get("identity", {}).get(key) == value)
+        return bool(self.identity.get(key) == value)
 
     @cached_property
     def failed(self) -> Sequence[bool]:
@@ -102,8 +108,7 @@ class RunTable:
     @property
     def kind(self) -> str:
         """What was asked for, as it is typed: the command, or the task of a smoothing certificate."""
-        task = (self.manifest or {}).get("identity", {}).get("task")
-        return f"{task or ''} --smooth".lstrip() if self.command == "certify" else self.command
+        return f"{self.identity.get('task') or ''} --smooth".lstrip() if self.command == "certify" else self.command
 
     @cached_property
     def warnings(self) -> tuple[Warned, ...]:
@@ -123,11 +128,7 @@ def _case() -> tuple[str, ...]:
 
 
 def table_of(
-    rows: Sequence[Row],
-    columns: Sequence[Column],
-    command: str,
-    name: str,
-    manifest: Mapping[str, Any] | None = None,
+    rows: Sequence[Row], columns: Sequence[Column], command: str, name: str, manifest: Mapping[str, Any] | None = None
 ) -> RunTable:
     """Rows that were just computed, and what a manifest would say of them."""
     names = tuple(column.name for column in columns)
@@ -143,15 +144,14 @@ def read_table(path: Path, wanted: Collection[str] | None = None, *, altered_too
         if not path.is_file():
             raise UsageError(f"{path} cannot be read: " + ("it is no file" if path.exists() else "No such file"))
         manifest = read_manifest(path)
-        with path.open(newline="", encoding="utf-8") as stream:
-            lines = _Lines(stream)
-            header, texts, wrong = _columns(csv.reader(lines), wanted, path)
-        altered = "rows_sha256" in (manifest or {}) and is_altered(manifest, path.read_bytes())
+        content = path.read_bytes()
+        header, texts, wrong = _columns(lines_in(content), wanted, path)
+        altered = is_altered(manifest, content)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, csv.Error) as error:  # bytes that are no text, a path with a null
         raise UsageError(f"{path} is not a CSV: {error}") from error
-    torn = lines.torn
+    torn = not content.endswith(b"\n") or content.count(b'"') % 2 == 1
     if wrong and not torn:
         raise UsageError(wrong, hint="mend or compute the file again")
     command = _command(header, manifest)
@@ -177,28 +177,11 @@ def _of_schema_1(
     return (*header, "correct"), {**cells, **{name: [row[name] for row in rows] for name in ("status", "correct")}}
 
 
-class _Lines:
-    """The lines of a file, remembering whether the last one is whole: ended, and outside quotes."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._quotes, self._last = stream, 0, "\n"
-
-    def __iter__(self) -> Iterator[str]:
-        for line in self._stream:
-            self._quotes += line.count('"')
-            self._last = line
-            yield line
-
-    @property
-    def torn(self) -> bool:
-        return not self._last.endswith("\n") or self._quotes % 2 == 1
-
-
 def _columns(
     reader: Iterator[list[str]], wanted: Collection[str] | None, path: Path
 ) -> tuple[tuple[str, ...], dict[str, list[str]], str]:
     """The header, the texts of the columns that were asked for, and what is wrong with the last line."""
-    header = tuple(next(iter(reader), ()))
+    header = tuple(next(reader, ()))
     if not {"index", "status"} <= set(header):
         raise UsageError(
             f"{path} must be a CSV with the columns index and status, as --out writes, got "

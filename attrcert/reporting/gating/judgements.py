@@ -147,11 +147,7 @@ def _count(table: RunTable, waived: frozenset[int], samples: int, missing: int) 
     """How many samples have no figure, and how many there are where that is not all."""
     told = str((table.manifest or {}).get("samples") or "")
     try:
-        whole = (
-            len(set(parse_indices(told)) - waived)
-            if told and not (table.manifest or {})["identity"].get("shard")
-            else samples
-        )
+        whole = len(set(parse_indices(told)) - waived) if told and not table.identity.get("shard") else samples
     except UsageError:  # edited by hand
         whole = samples
     return f"{missing} without a figure" + (f", {samples} of {whole} samples" if samples < whole else "")
@@ -198,11 +194,5 @@ def judge_promises(tables: Sequence[RunTable]) -> Judgement | None:
     observations = tuple(
         Observation(run, "", f"exceeded on {count} rows", Outcome.FAILED, count) for run, count in counts.items()
     )
-    demand = "no attack exceeded a proved or confidence bound"
-    return Judgement(
-        "promises",
-        demand,
-        Outcome.FAILED,
-        observations=observations,
-        notes=("something is wrong: no option allows this",),
-    )
+    demand, notes = "no attack exceeded a proved or confidence bound", ("something is wrong: no option allows this",)
+    return Judgement("promises", demand, Outcome.FAILED, observations=observations, notes=notes)

@@ -122,7 +122,7 @@ class _Attacks:
         found: dict[int, list[_Reached]] = {}
         if "T_hat_e" not in cells:
             return {}
-        usual = MAP_ROUNDING.get(str(_identity(self.table).get("dtype")), MAP_ROUNDING["float32"])
+        usual = MAP_ROUNDING.get(str(self.table.identity.get("dtype")), MAP_ROUNDING["float32"])
         for place in range(len(self.table)):
             moved, size = cells["T_hat_e"][place], _cell(self.table, "eps", place)
             if moved is None or size is None or not self._comparable(place):
@@ -152,11 +152,11 @@ class _Attacks:
     def _comparable(self, place: int) -> bool:
         if self._verdicts is not None:
             return self._verdicts[place] is not None
-        return _identity(self.table).get("measure_on") == "twin"
+        return self.table.identity.get("measure_on") == "twin"
 
     def speaks_of(self, table: RunTable) -> bool:
         """Whether both runs are about one model and data set, as far as is known before their rows are compared."""
-        return not self._known(table) or _same(_identity(self.table), _identity(table))
+        return not self._known(table) or _same(self.table.identity, table.identity)
 
     def _known(self, table: RunTable) -> bool:
         return bool(table.manifest and self.table.manifest)
@@ -167,11 +167,6 @@ class _Attacks:
             inside = one.size <= claim.size * (1 + SAME_SIZE)
             if inside and _same_map(self.table, one.place, table, place, known=self._known(table)):
                 yield one
-
-
-def _identity(table: RunTable) -> Mapping[str, Any]:
-    identity = (table.manifest or {}).get("identity")
-    return identity if isinstance(identity, dict) else {}
 
 
 def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
@@ -247,14 +242,13 @@ def _refutation(
         excess=beaten[gravest[0]][0],
         unit=f" {DEGREES}" if claim.turned else "",
         by=tuple(_sources(one for _, _, one in beaten.values())),
-        worst=tuple((selection.indices[number], _against(*beaten[number][1:])) for number in gravest[:WORST]),
+        worst=tuple(
+            (selection.indices[number], f"{one.figure(claim):.4g} against {claim.limit:.4g}")
+            for number, (_, claim, one) in ((number, beaten[number]) for number in gravest[:WORST])
+        ),
         put_in=_put_in(figure, column, selection, {n: one.figure(claim) for n, (_, claim, one) in beaten.items()}),
         promised=bool({Guarantee.PROVED, Guarantee.CONFIDENCE} & set(told)),
     )
-
-
-def _against(claim: _Claim, one: _Reached) -> str:
-    return f"{one.figure(claim):.4g} against {claim.limit:.4g}"
 
 
 def _put_in(figure: Figure, column: Column, selection: Selection, reached: Mapping[int, float]) -> float | None:

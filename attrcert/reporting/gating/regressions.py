@@ -33,7 +33,8 @@ def judge_allowance(
     if not having:
         raise no_run_has(figure, [table for pair in pairs for table in (pair.new, pair.old)])
     observations = []
-    notes = _uncompared(pair.new for pair in pairs if pair not in having)
+    without = [pair.new.name for pair in pairs if pair not in having]
+    notes = tuple(f"{name} is not compared: it or its baseline has no such figure" for name in without)
     for pair in having:
         sign = _sign(allowance, pair.new)
         check_can_worsen(allowance, sign, pair.new)
@@ -50,10 +51,6 @@ def judge_allowance(
             observations.append(_observed(allowance, sign, here, there, alone, refuted))
     outcome = gravest(one.outcome for one in observations)
     return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations), notes=notes)
-
-
-def _uncompared(tables: Iterable[RunTable]) -> tuple[str, ...]:
-    return tuple(f"{table.name} is not compared: it or its baseline has no such figure" for table in tables)
 
 
 def _matched(

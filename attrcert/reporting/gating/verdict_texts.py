@@ -20,7 +20,6 @@ def verdict_table(verdict: Verdict) -> TextTable:
     """A line per rule and case; the gravest of its cases where there are many."""
     return TextTable(
         title=f"Gate: {headline(verdict)}",
-        facts=(),
         header=("outcome", "rule", "observed", "samples", "where"),
         cells=tuple(line for judgement in verdict.judgements for line in _lines(judgement)),
         notes=tuple(_notes(verdict)),
@@ -122,7 +121,8 @@ def step_summary(text: str, present: int) -> str:
 
 def junit(verdict: Verdict) -> str:
     """A test case per rule; cases and worst samples in the text of its failure."""
-    counts = {"tests": len(verdict.judgements), "failures": _failures(verdict), "errors": verdict.count(Outcome.ERROR)}
+    failures = sum(map(verdict.count, (Outcome.FAILED, Outcome.REFUTED, Outcome.INCOMPLETE)))
+    counts = {"tests": len(verdict.judgements), "failures": failures, "errors": verdict.count(Outcome.ERROR)}
     attributes = {"name": "attrcert gate", **{name: str(count) for name, count in counts.items()}}
     root = ElementTree.Element("testsuites", attributes)
     suite = ElementTree.SubElement(root, "testsuite", {**attributes, "skipped": "0"})
@@ -136,10 +136,6 @@ def junit(verdict: Verdict) -> str:
         _test_case(suite, judgement, verdict.findings)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _failures(verdict: Verdict) -> int:
-    return sum(verdict.count(outcome) for outcome in (Outcome.FAILED, Outcome.REFUTED, Outcome.INCOMPLETE))
 
 
 def _test_case(suite: ElementTree.Element, judgement: Judgement, findings: Sequence[WarnedRuns]) -> None:

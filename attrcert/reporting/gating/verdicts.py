@@ -1,7 +1,7 @@
 """The verdict of a gate: what every demand came to in every case of every run, and the exit code that follows."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import inf
 
@@ -96,12 +96,9 @@ class Waiver:
 
 
 @dataclass(frozen=True)
-class WarnedRuns:
-    """What a check before a run warned of, and which runs."""
+class WarnedRuns(Warned):
+    """What a check before runs warned of, and which runs."""
 
-    check: str
-    message: str
-    hint: str
     runs: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -115,7 +112,7 @@ def findings(tables: Iterable[RunTable]) -> tuple[WarnedRuns, ...]:
     for table in tables:
         for one in table.warnings:
             runs.setdefault(one, {})[table.name] = None
-    return tuple(WarnedRuns(one.check, one.message, one.hint, tuple(names)) for one, names in runs.items())
+    return tuple(WarnedRuns(**asdict(one), runs=tuple(names)) for one, names in runs.items())
 
 
 @dataclass(frozen=True)
@@ -148,10 +145,5 @@ def attempt(name: str, demand: str, reason: str, judge: Callable[[], Judgement])
 def refused(name: str, demand: str, reason: str, error: UsageError) -> Judgement:
     """What cannot be judged, and why."""
     hint = f"\nhint: {error.hint}" if error.hint else ""
-    return Judgement(
-        name,
-        demand,
-        Outcome.ERROR,
-        reason,
-        message=(error.message if error.in_lines else printable(error.message)) + hint,
-    )
+    message = error.message if error.in_lines else printable(error.message)
+    return Judgement(name, demand, Outcome.ERROR, reason, message=message + hint)

@@ -12,10 +12,10 @@ from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
-from attrcert.reporting.pages.figures import RunRows, plots
+from attrcert.reporting.pages.figures import plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
-from attrcert.reporting.pages.worst import RankedRun, SampleTable, outwards, sample_table
+from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
@@ -77,12 +77,8 @@ class _Run:
         return part if isinstance(part, dict) else {}
 
     @property
-    def identity(self) -> Mapping[str, Any]:
-        return self.told("identity")
-
-    @property
     def classes(self) -> tuple[str, ...]:
-        names = self.identity.get("classes")
+        names = self.table.identity.get("classes")
         return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
@@ -90,14 +86,15 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
     """Of the CSVs; `most` rows in the table of samples, `pictures` samples in each gallery, from `deltas` or where manifests say."""
     runs = _runs(paths)
     shown, missing = _galleries(runs, pictures, deltas)
+    rows = [RunRows(run.name, run.table.command, run.rows, run.classes) for run in runs]
     return Page(
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
         comparisons=tuple(_comparison(kind, like) for kind, like in _alike(runs)),
-        plots=plots([RunRows(run.name, run.table.command, run.rows) for run in runs]),
+        plots=plots(rows),
         galleries=shown,
         missing=missing,
-        samples=sample_table([RankedRun(run.name, run.table.command, run.rows, run.classes) for run in runs], most),
+        samples=sample_table(rows, most),
     )
 
 
@@ -125,18 +122,14 @@ def _rows(table: RunTable) -> list[Row]:
 
 
 def _part(run: _Run) -> Part:
-    facts = {
-        "model": run.identity.get("checkpoint"),
-        "data": run.identity.get("dataset"),
-        **run.told("facts"),
-    }
-    versions = run.told("versions")
+    identity, versions = run.table.identity, run.told("versions")
+    facts = {"model": identity.get("checkpoint"), "data": identity.get("dataset"), **run.told("facts")}
     more = {
-        "command": f"attrcert {run.identity.get('task') or run.table.command}",
+        "command": f"attrcert {identity.get('task') or run.table.command}",
         "computed": run.manifest.get("ended"),
         "with": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
-        "checkpoint sha256": run.identity.get("checkpoint_sha256"),
-        "data sha256": run.identity.get("dataset_sha256"),
+        "checkpoint sha256": identity.get("checkpoint_sha256"),
+        "data sha256": identity.get("dataset_sha256"),
     }
     return Part(
         name=run.name,
@@ -144,7 +137,7 @@ def _part(run: _Run) -> Part:
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
-        settings=tuple((name, str(value)) for name, value in run.identity.items() if value is not None),
+        settings=tuple((name, str(value)) for name, value in identity.items() if value is not None),
         tables=overview_of_file(run.table.command, run.rows, run.path),
     )
 
@@ -207,7 +200,6 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     ]
     return TextTable(
         title=f"attrcert {kind}",
-        facts=(),
         header=("where", "figure", *(run.name for run in runs)),
         cells=tuple(cells),
         notes=tuple(_differences(runs)),
@@ -218,7 +210,7 @@ def _differences(runs: Sequence[_Run]) -> Iterable[str]:
     """What makes runs incomparable, as the gate sees it."""
     first = runs[0]
     for other in runs[1:]:
-        if differing := differing_keys(first.identity, other.identity):
+        if differing := differing_keys(first.table.identity, other.table.identity):
             texts = "; ".join(text for texts in differing.values() for text in texts)
             yield f"{first.name} and {other.name} were computed differently, and do not compare: {texts}."
 

@@ -83,10 +83,8 @@ def _listed(samples: SampleTable) -> TextTable:
     shown = samples.cells[:LISTED]
     return TextTable(
         title=f"The worst samples ({len(shown)} rows)",
-        facts=(),
         header=tuple(samples.columns[place] for place in first),
         cells=tuple(tuple(row[place].text for place in first) for row in shown),
-        notes=(),
     )
 
 

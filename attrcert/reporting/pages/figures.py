@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
 from attrcert.reporting.pages.plots import Plot
+from attrcert.reporting.pages.worst import RunRows
 from attrcert.vocabulary import Guarantee, Status
 
 # on white and on black
@@ -29,19 +30,6 @@ ERROR_COLOUR = "#8a3040"
 STYLES = ("-", "--", ":", "-.")
 MARKERS = "osD^v<>P"
 RASTER = 2000  # points beyond which a scatter is drawn as pixels
-
-
-@dataclass(frozen=True)
-class RunRows:
-    """A run's rows under a short name."""
-
-    name: str
-    command: str
-    rows: Sequence[Row]
-
-    @property
-    def usable(self) -> list[Row]:
-        return [row for row in self.rows if not str(row["status"]).startswith("error:")]
 
 
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:

@@ -8,11 +8,8 @@ from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, d
 from attrcert.reporting.summaries.cases import asked_for
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
-STRONGEST = (
-    Guarantee.EMPIRICAL,
-    OF_ROW,
-    *Guarantee,
-)  # what was reached, what was asked for, what was proved, what was estimated
+# what was reached, what was asked for, what was proved, what was estimated
+STRONGEST = (Guarantee.EMPIRICAL, OF_ROW, *Guarantee)
 
 
 def first_columns() -> tuple[str, ...]:
@@ -70,16 +67,20 @@ class SampleTable:
 
 
 @dataclass(frozen=True)
-class RankedRun:
-    """A run's rows with the names of its classes."""
+class RunRows:
+    """A run's rows under a short name, with the names of its classes."""
 
     name: str
     command: str
     rows: Sequence[Row]
     classes: Sequence[str] = ()
 
+    @property
+    def usable(self) -> list[Row]:
+        return [row for row in self.rows if not str(row["status"]).startswith("error:")]
 
-def sample_table(runs: Sequence[RankedRun], most: int) -> SampleTable:
+
+def sample_table(runs: Sequence[RunRows], most: int) -> SampleTable:
     shares = _shares([len(run.rows) for run in runs], most)
     picked = [
         (run, row) for run, share in zip(runs, shares, strict=True) for row in worst_rows(run.command, run.rows, share)
@@ -121,18 +122,18 @@ def _numeric(column: Sequence[Shown]) -> bool:
     return all(cell.key is not None and not cell.named for cell in column if cell.text)
 
 
-def _columns(runs: Sequence[RankedRun]) -> list[str]:
+def _columns(runs: Sequence[RunRows]) -> list[str]:
     present = dict.fromkeys(name for run in runs for row in run.rows for name in row)
     first = first_columns()
     return [*(name for name in first if name in present), *(name for name in present if name not in first)]
 
 
-def _meaning(name: str, runs: Sequence[RankedRun]) -> str:
+def _meaning(name: str, runs: Sequence[RunRows]) -> str:
     known = (column_named(name, run.command) for run in runs)
     return next((column.meaning for column in known if column), "")
 
 
-def _shown(name: str, row: Row, run: RankedRun) -> Shown:
+def _shown(name: str, row: Row, run: RunRows) -> Shown:
     if name == "run":
         return Shown(run.name, None)
     cell = row.get(name)

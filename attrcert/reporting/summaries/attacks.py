@@ -234,7 +234,7 @@ def _means(title: str, attacks: Sequence[AttackSummary], parts: Sequence[Mapping
         (f"{part.eps:.4g}", part.attack, *(_plain(own.get(name)) for name in names))
         for part, own in zip(attacks, parts, strict=True)
     )
-    return TextTable(title=title, facts=(), header=("eps", "attack", *names), cells=tuple(lines), notes=())
+    return TextTable(title, ("eps", "attack", *names), tuple(lines))
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
@@ -269,8 +269,7 @@ def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
 def _areas(attacks: Sequence[AttackSummary]) -> TextTable:
     title = "Areas under the mean figures over eps, by the trapezoid rule (empirical)"
     lines = ((one.attack, one.figure, _plain(one.area), _plain(one.average)) for one in areas(attacks))
-    header = ("attack", "figure", "area", "area / range of eps")
-    return TextTable(title=title, facts=(), header=header, cells=tuple(lines), notes=())
+    return TextTable(title, ("attack", "figure", "area", "area / range of eps"), tuple(lines))
 
 
 def _against(bound: Outside) -> str:

@@ -113,9 +113,8 @@ def _largest_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
 
 def _radius_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     spread, parts = _spread(rows), summarise_cases(rows)
-    verb = "claimed" if _not_certified(rows) else "certified"
     return TextTable(
-        title=_title(rows, f"The smallest {spread} of the grid at which the cosine is {verb} within eps"),
+        title=_title(rows, f"The smallest {spread} of the grid at which the cosine is {_met(rows)} within eps"),
         facts=summary.told("failure"),
         header=("eps", "cosine >=", f"{spread} mean", "median", "p95", "max", "infeasible", "samples"),
         cells=tuple(

@@ -11,7 +11,7 @@ class TextTable:
     """A title, facts, a grid of cells, and notes below it."""
 
     title: str
-    facts: tuple[str, ...]
     header: tuple[str, ...]
     cells: tuple[tuple[str, ...], ...]
-    notes: tuple[str, ...]
+    facts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
