@@ -30,7 +30,7 @@ from attrcert.linalg.maps import ColumnScaled
 from attrcert.loading.architectures import softplus_mlp
 from attrcert.metrics import METRICS, register
 from attrcert.saved.records import render
-from attrcert.settings.commands import COMMANDS, task_of
+from attrcert.settings.commands import COMMANDS, Command, task_of
 from attrcert.settings.declared import METHOD, Settings, declared, setting, spelt
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import BoundConfig, settings_of
