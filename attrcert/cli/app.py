@@ -16,7 +16,7 @@ from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
 from attrcert.cli.merge import merge
 from attrcert.cli.min_radius import min_radius
-from attrcert.cli.options import flowing, without_types
+from attrcert.cli.options import flowing, hide_advanced, without_types
 from attrcert.cli.report import report
 from attrcert.cli.smooth import smooth
 from attrcert.cli.streams import standard_streams
@@ -26,10 +26,14 @@ TRACEBACK = "--traceback"
 
 
 class Plain(TyperCommand):
-    """Flags are shown without a type."""
+    """Flags are shown without a type, and only --help-all shows options that few need."""
 
     def get_params(self, ctx: Any) -> Any:
         return without_types(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        hide_advanced(self.params, ctx)
+        super().format_help(ctx, formatter)
 
 
 class Commands(TyperGroup):

@@ -15,6 +15,7 @@ from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
 from attrcert.settings.tasks import Task, parts_of
 
 Run = Callable[..., None]
+ALL = "attrcert.all"  # in a context's notes: that all options are asked for
 MOST_SHOWN = 26  # letters of choices beside an option; more stand in its help
 P = TypeVar("P", bound=Settings)
 
@@ -79,7 +80,7 @@ class _Offered:
         if self.how.argument:
             about["help"] = escaped(f"{text} Default: {self.default}.")
             return _parameter(self.name, str | None, typer.Argument(**{**about, "show_default": False}), None)
-        about |= {"rich_help_panel": self.how.panel, "hidden": self.hidden or not self.how.basic}
+        about |= {"rich_help_panel": self.how.panel, "hidden": self.hidden}
         about["metavar"] = self._metavar(kind)
         if self.how.choices:
             about["autocompletion"] = _completion(self.how)
@@ -166,7 +167,8 @@ def command(name: str, *, example: str) -> Callable[[Callable[[Asked], None]], R
 
         def run(context: Any, help_all: bool, **values: Any) -> None:
             if help_all:
-                _show_all(context, {one.name for one in offered if one.hidden})
+                context.meta[ALL] = True
+                context.get_help()
                 return
             given = {key: value for key, value in values.items() if said(context, key)}
             with library_warnings(quiet=bool(given.get("quiet"))):
@@ -188,11 +190,12 @@ def command(name: str, *, example: str) -> Callable[[Callable[[Asked], None]], R
     return made_of
 
 
-def _show_all(context: Any, hidden: set[str]) -> None:
-    """The help with all options but those that are only there to be refused."""
-    for parameter in context.command.params:
-        parameter.hidden = parameter.name in hidden
-    context.get_help()
+def hide_advanced(parameters: list[Any], context: Any) -> None:
+    """Of computing commands, unless all are asked for; completion knows them all the same."""
+    if context.info_name in COMMANDS and not context.meta.get(ALL):
+        basic = {one.name for one in _offers(context.info_name) if one.how.basic and not one.hidden} | {"help_all"}
+        for parameter in parameters:
+            parameter.hidden = parameter.name not in basic
 
 
 def without_types(parameters: list[Any]) -> list[Any]:
