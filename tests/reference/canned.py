@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from attrcert import AttackConfig, DataSpec, ModelSpec, RunOptions, open_run
-from attrcert.cli.output import Output
 from attrcert.cli.session import compute
 from attrcert.columns import Row
 from attrcert.running.opening.runs import Run
 from attrcert.saved.arrays import delta_key
+from attrcert.settings.output import Output
 
 
 @dataclass(frozen=True)
