@@ -134,13 +134,13 @@ def test_no_more_graphs_are_kept_than_are_held(smooth_cnn, images, held, kept):
 @pytest.mark.parametrize(
     "words",
     [
-        ("--attribution", "ig"),
-        ("--attribution", "ig", "--norm", "linf", "--eps", "0.01"),
+        ("--attribution", "ig", "--ig-steps", 6),
+        ("--attribution", "ig", "--ig-steps", 6, "--norm", "linf", "--eps", "0.01"),
         ("--attribution", "smooth-grad", "--noise-draws", 6),
     ],
 )
 def test_a_run_in_little_memory_gives_the_rows_of_one_in_much(words):
-    run = ("bound", "--limit", 2, *words, "--ig-steps", 6, "--dtype", "float64", "--format", "csv", "--quiet")
+    run = ("bound", "--limit", 2, *words, "--dtype", "float64", "--format", "csv", "--quiet")
     much, little = attrcert(*run), attrcert(*run, "--memory", "1MB")
     assert (much.code, little.code) == (0, 0)
     for ours, theirs in zip(much.rows, little.rows, strict=True):
@@ -176,9 +176,9 @@ def test_bytes_are_told_with_a_unit_that_can_be_given_back(count, text):
     assert parse_bytes(text) == pytest.approx(count, rel=0.005)  # three digits
 
 
-@pytest.mark.parametrize("attribution", ["saliency", "integrated-gradients"])
+@pytest.mark.parametrize("attribution", [("saliency",), ("ig", "--ig-steps", 3)], ids=str)
 def test_memory_that_one_sample_does_not_fit_into_is_told_and_the_run_goes_on(attribution):
-    words = ("bound", "--limit", 1, "--attribution", attribution, "--ig-steps", 3)
+    words = ("bound", "--limit", 1, "--attribution", *attribution)
     short, roomy = (attrcert(*words, "--memory", memory) for memory in ("100KB", "1GB"))
     assert (short.code, roomy.code) == (0, 0)
     assert "more than --memory 100KB" in short.said

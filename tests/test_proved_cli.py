@@ -69,7 +69,8 @@ def on(work: Path):
 @pytest.mark.parametrize("norm", ["l2", "linf"])
 @pytest.mark.parametrize("attribution", ["sm", "ixg", "ig"])
 def test_attacks_stay_below_the_proved_bound_and_rows_say_so(on, norm: str, attribution: str) -> None:
-    words = ("--norm", norm, "--attribution", attribution, "--ig-steps", 3, "--eps", "0.01,0.2", "--attack", "worst")
+    few = ("--ig-steps", 3) if attribution == "ig" else ()
+    words = ("--norm", norm, "--attribution", attribution, *few, "--eps", "0.01,0.2", "--attack", "worst")
     done = on("attack", *words, "--steps", 10, "--format", "csv")
     assert done.code == 0
     for row in done.rows:

@@ -202,7 +202,7 @@ def test_a_large_jacobian_keeps_its_largest_entries_in_the_picture(tmp_path):
     [
         (("--save-jacobian", 0), "--save-jacobian needs --out"),
         (("--save-jacobian", 99, "--out", "b.csv"), "must name samples of the run, which are 0-1, got 99"),
-        (("--save-jacobian", "x", "--out", "b.csv"), "indices must look like"),
+        (("--save-jacobian", "x", "--out", "b.csv"), "--save-jacobian must look like"),
         (("--save-jacobian", 0, "--out", "b.csv", "--smooth", "uniform"), "not for --smooth"),
     ],
 )
