@@ -172,6 +172,10 @@ def test_one_knob_has_one_default():
     assert "[default: 20" in program("bound", "--help-all").shown.split("--softplus-beta")[1].split("--")[0]
 
 
+def test_the_metrics_of_an_attack_are_told_in_the_order_of_their_columns():  # as manifests of 0.1 have them
+    assert attrcert.AttackConfig().attacking.metric[:3] == ("euclidean", "degrees", "cosine")
+
+
 def test_a_configuration_is_replaced_like_any_dataclass():
     config = BoundConfig(eps=0.2, norm="linf")
     assert replace(config, eps=(0.3,)) == BoundConfig(eps=0.3, norm="linf")

@@ -15,7 +15,7 @@ WORST = "worst"  # the best of all attacks
 
 
 def _metrics() -> tuple[str, ...]:
-    return tuple(name for name in METRICS if name in METRIC_COLUMNS)  # without a column it is nowhere shown
+    return tuple(name for name in METRIC_COLUMNS if name in METRICS)
 
 
 def _step_size(text: str, name: str) -> float | None:
