@@ -231,6 +231,7 @@ def test_help_names_no_types_of_python_for_flags_and_keeps_brackets(wide, comman
     text = program(command, "--help-all" if command in COMPUTING else "--help").out
     assert "<bool>" not in text
     assert "list[str]" not in text
+    assert "--format" not in text or "[table|json" in text or "[html|markdown]" in text
     if command == "gate":
         assert "p95(T_c_deg[eps=0.1])" in text
     if command == "bound":

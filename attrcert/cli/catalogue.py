@@ -22,7 +22,7 @@ def catalogue(
         ),
     ] = None,
     format_: Annotated[
-        str, typer.Option("--format", help="Format of stdout: table or json.", rich_help_panel=OUTPUT)
+        str, typer.Option("--format", metavar="[table|json]", help="Format of stdout.", rich_help_panel=OUTPUT)
     ] = "table",
 ) -> None:
     """List attributions, certificates, attacks, presets, metrics, models, samples, settings, columns, and what the guarantees mean."""

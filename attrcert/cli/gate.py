@@ -58,7 +58,9 @@ def gate(
     ] = False,
     baseline: Annotated[
         list[Path] | None,
-        _baseline(help="The CSV of an earlier run of the same command; repeatable, one for each command."),
+        _baseline(
+            metavar="CSV", help="The CSV of an earlier run of the same command; repeatable, one for each command."
+        ),
     ] = None,
     max_regression: Annotated[
         list[str] | None,
@@ -77,7 +79,7 @@ def gate(
     ] = None,
     junit: Annotated[Path | None, _output(help="Also write JUnit XML, a test case per rule.")] = None,
     format_: Annotated[
-        str, _output("--format", help="Format of stdout: table, json or markdown.", show_default=True)
+        str, _output("--format", metavar=f"[{'|'.join(FORMATS)}]", help="Format of stdout.", show_default=True)
     ] = "table",
     json_: Annotated[bool, _output("--json", help="The same as --format json.")] = False,
     markdown: Annotated[bool, _output("--markdown", help="The same as --format markdown.")] = False,

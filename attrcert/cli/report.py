@@ -23,7 +23,9 @@ def report(
     out: Annotated[
         Path | None, _output("--out", "-o", help="The page to write. Default: report.html; markdown goes to stdout.")
     ] = None,
-    format_: Annotated[str, _output("--format", help="html or markdown.", show_default=True)] = "html",
+    format_: Annotated[
+        str, _output("--format", metavar=f"[{'|'.join(FORMATS)}]", help="Format of the page.", show_default=True)
+    ] = "html",
     plots: Annotated[Path | None, _output(help="Also write the figures as PNG and SVG into this folder.")] = None,
     title: Annotated[str, typer.Option(help="Of the page. Default: the runs' names.", show_default=False)] = "",
     worst: Annotated[int, typer.Option(min=1, help="Rows in the table of samples, the worst first.")] = 500,
@@ -33,6 +35,7 @@ def report(
     deltas: Annotated[
         list[Path] | None,
         typer.Option(
+            metavar="FILE",
             help="The --save-deltas file of each attack run, in order. Default: where their manifests say.",
             show_default=False,
         ),
