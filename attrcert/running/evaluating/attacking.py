@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
@@ -40,18 +39,17 @@ def default_k(n: int) -> int:
 
 
 @dataclass(frozen=True)
-class Attacks(Bounds):
+class Attacks(Bounds[AttackConfig]):
     """Rows of bounds and attacks, one per eps and attack."""
 
-    config: AttackConfig
     target_map: Tensor | None = field(default=None, kw_only=True)
 
-    @staticmethod
-    def vectors(config: Any) -> int:
-        return max(Bounds.vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(untargeted()) + 1))
+    @classmethod
+    def vectors(cls, config: AttackConfig) -> int:
+        return max(super().vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(untargeted()) + 1))
 
     @classmethod
-    def ready(cls, config: Any, scene: Scene) -> "Attacks":
+    def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
         n = scene.x[0].numel()
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
@@ -65,8 +63,7 @@ class Attacks(Bounds):
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         aim = target_map(config, scene.f, scene.images, tuple(scene.x.shape[1:]), scene.x, scene.max_input)
         made = super().ready(config, scene)
-        assert isinstance(made, cls)
-        return replace(made, target_map=aim)
+        return cls(config, made.layout, made.prover, made.other, findings=made.findings, target_map=aim)
 
     def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
         """The original network, where that is measured, is asked for the class."""

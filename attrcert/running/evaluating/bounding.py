@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from torch import Tensor
 
@@ -20,6 +20,7 @@ from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.tasks import BoundConfig
 from attrcert.types import Batch
 
+B = TypeVar("B", bound=BoundConfig)
 USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
 UNMEASURED = Finding(
     "rounding",
@@ -30,23 +31,22 @@ UNMEASURED = Finding(
 
 
 @dataclass(frozen=True)
-class Bounds(Work):
+class Bounds(Work[B]):
     """Rows of bounds; a sample whose derivatives are not finite is set apart and the others go on."""
 
-    config: BoundConfig
     prover: Proving | None = None
     other: Otherwise | None = None
 
-    @staticmethod
-    def need(config: Any) -> Callable[[Classifier, Tensor], Finding]:
+    @classmethod
+    def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding]:
         return piecewise_linear if config.of_loss else curvature
 
-    @staticmethod
-    def vectors(config: Any) -> int:
-        return min(int(config.bounding.max_steps), USUAL_STEPS)
+    @classmethod
+    def vectors(cls, config: B) -> int:
+        return min(config.bounding.max_steps, USUAL_STEPS)
 
     @classmethod
-    def ready(cls, config: Any, scene: Scene) -> "Bounds":
+    def ready(cls, config: B, scene: Scene) -> "Bounds[B]":
         other = otherwise(scene.f, scene.x)
         prover = proving(config, scene.f, scene.attribution, scene.x, scene.memory)
         return cls(config, scene.layout, prover, other, findings=() if other else (UNMEASURED,))

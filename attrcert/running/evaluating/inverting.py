@@ -83,10 +83,8 @@ def _row(bounded: Bounded, config: MaxEpsConfig, i: int, kind: str, threshold: f
 
 
 @dataclass(frozen=True)
-class Inversions(Bounds):
+class Inversions(Bounds[MaxEpsConfig]):
     """One row per threshold."""
-
-    config: MaxEpsConfig
 
     def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
         bounded = bound_all(subject)

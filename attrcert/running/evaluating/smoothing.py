@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from math import acos, degrees, inf
-from typing import Any
 
 from torch import Tensor
 
@@ -22,15 +21,14 @@ TO_TRY = "no radius of the grid passed: try larger ones, more samples, a smaller
 
 
 @dataclass(frozen=True)
-class Certificates(Work):
+class Certificates(Work[Certifying]):
     """The cosine kept within each eps at each radius; `points` are differentiated at once, `samples` are those of the whole run."""
 
-    config: Certifying
     points: int
     samples: int
 
     @classmethod
-    def ready(cls, config: Any, scene: Scene) -> "Certificates":
+    def ready(cls, config: Certifying, scene: Scene) -> "Certificates":
         return cls(config, scene.layout, scene.points, scene.samples)
 
     def batch_size(self, scene: Scene) -> int:

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
@@ -12,10 +12,12 @@ from attrcert.loading.datasets import Images
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout
+from attrcert.settings.tasks import Task
 from attrcert.types import Attribution, Batch
 
 Deltas = Callable[[dict[str, Tensor]], None]  # takes the perturbations of a batch, by name
 Rows = dict[int, list[Row]]  # of each sample, by its index
+C = TypeVar("C", bound=Task)
 
 
 @dataclass(frozen=True)
@@ -35,26 +37,26 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Work(ABC):
+class Work(ABC, Generic[C]):
     """Of one task; `findings` are what was found wrong when it was made ready."""
 
-    config: Any  # a Task
+    config: C
     layout: Layout
     findings: tuple[Finding, ...] = field(default=(), kw_only=True)
 
-    @staticmethod
-    def need(config: Any) -> Callable[[Classifier, Tensor], Finding] | None:
+    @classmethod
+    def need(cls, config: C) -> Callable[[Classifier, Tensor], Finding] | None:
         """What the model must have."""
         return None
 
-    @staticmethod
-    def vectors(config: Any) -> int:
+    @classmethod
+    def vectors(cls, config: C) -> int:
         """Vectors of the input's size that a sample needs beside its graph."""
         return 1
 
     @classmethod
     @abstractmethod
-    def ready(cls, config: Any, scene: Scene) -> "Work":
+    def ready(cls, config: C, scene: Scene) -> "Work[C]":
         """What all batches need."""
 
     def batch_size(self, scene: Scene) -> int:
@@ -64,3 +66,6 @@ class Work(ABC):
     @abstractmethod
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         """From the images and their logits; perturbations are given to `save` before the rows."""
+
+
+AnyWork = Work[Any]  # of whatever task

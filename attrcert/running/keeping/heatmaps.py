@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from attrcert.errors import UsageError
 from attrcert.pictures import coloured, grey_or_colour, picture
 from attrcert.running.evaluating.drawing import Drawing
-from attrcert.running.evaluating.methods import torch_dtype
-from attrcert.running.evaluating.samples import Failed, picked, read, unusable
+from attrcert.running.evaluating.samples import Failed
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.opening.runs import Run
 from attrcert.saved.files import check_target, make_folder, write_whole
@@ -29,11 +27,12 @@ def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
     """The maps of all usable samples, and the other samples."""
     parts: dict[str, list[Any]] = {name: [] for name in NAMES}
     failed: list[Failed] = []
+    assert isinstance(run.work, Certificates)
     with run.classifier.prepared():
         for start in range(0, len(run.data.indices), run.batch_size):
-            drawn, others = _usable(run, run.data.indices[start : start + run.batch_size])
+            batch, logits, others = run.usable(run.data.indices[start : start + run.batch_size])
             failed += others
-            for name, values in (_maps(drawn) if drawn else {}).items():
+            for name, values in (_maps(run.work.drawing(run.classifier, batch, logits)) if batch else {}).items():
                 parts[name] += values
     return {name: np.array(values) for name, values in parts.items()}, failed
 
@@ -58,21 +57,6 @@ def holds_maps(path: Path) -> bool:
 
 
 NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
-
-
-def _usable(run: Run, indices: tuple[int, ...]) -> tuple[Drawing | None, list[Failed]]:
-    """The samples of a batch that have a map, and the others."""
-    work = run.work
-    assert isinstance(work, Certificates)
-    batch, failed = read(run.data.images, indices, run.shape, device=run.device, dtype=torch_dtype(run.config))
-    if batch is None:
-        return None, failed
-    with torch.no_grad():
-        logits = run.classifier(batch.images)
-    others, keep = unusable(batch, logits, run.config)
-    if not keep:
-        return None, failed + others
-    return work.drawing(run.classifier, picked(batch, keep), logits[keep]), failed + others
 
 
 def _maps(drawn: Drawing) -> dict[str, list[Any]]:

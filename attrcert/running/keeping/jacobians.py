@@ -10,8 +10,6 @@ from torch import Tensor
 from attrcert.errors import UsageError
 from attrcert.linalg.row_sums import dense
 from attrcert.running.evaluating.bounding import Bounds
-from attrcert.running.evaluating.methods import torch_dtype
-from attrcert.running.evaluating.samples import read, unusable
 from attrcert.running.opening.runs import Run
 from attrcert.saved.arrays import JACOBIANS, MARK, input_key, jacobian_key, map_key
 from attrcert.saved.files import write_whole
@@ -51,13 +49,9 @@ def _matrices(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
     """A sample's arrays by name, or why there are none."""
     work = run.work
     assert isinstance(work, Bounds)
-    batch, failed = read(run.data.images, [index], run.shape, device=run.device, dtype=torch_dtype(work.config))
+    batch, logits, failed = run.usable([index])
     if batch is None:
         return {}, failed[0].message
-    with torch.no_grad():
-        logits = run.classifier(batch.images)
-    if others := unusable(batch, logits, work.config)[0]:
-        return {}, others[0].message
     explained = work.explain(run.classifier, batch, logits).explained
     return {
         jacobian_key(index): dense(explained.jacobian)[0].detach(),

@@ -18,7 +18,7 @@ from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.samples import read
-from attrcert.running.evaluating.work import Scene, Work
+from attrcert.running.evaluating.work import AnyWork, Scene
 from attrcert.running.opening.layouts import Together, memory_findings
 from attrcert.running.opening.memory import plan
 from attrcert.running.opening.runs import Run, Source
@@ -156,10 +156,10 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     )
 
 
-def _work(config: Task) -> type[Work]:
+def _work(config: Task) -> type[AnyWork]:
     """Who computes a task's rows."""
     module, _, name = config.work.partition(":")
-    found: type[Work] = getattr(import_module(module), name)
+    found: type[AnyWork] = getattr(import_module(module), name)
     return found
 
 

@@ -1,21 +1,17 @@
 """A run: a checked model, data and task, ready to give rows."""
 
 import platform
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from attrcert.columns import Cell, Row
-from attrcert.loading.datasets import LoadedData
-from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.fidelity import Fidelity
 from attrcert.running.checks.findings import Finding
-from attrcert.running.evaluating.evaluate import Limit, evaluate
-from attrcert.running.evaluating.work import Deltas, Work
+from attrcert.running.evaluating.evaluate import Evaluation, Warn
+from attrcert.running.evaluating.work import Deltas
 from attrcert.running.opening.digests import given_data, given_model
 from attrcert.saved.rowfiles import RowFile
 from attrcert.settings.computing import RunOptions
@@ -37,25 +33,14 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Evaluation):
     """A checked model, data and configuration, ready to give rows."""
 
-    classifier: Classifier
-    data: LoadedData
-    work: Work
-    device: torch.device
-    shape: tuple[int, ...]
     batch_size: int
     fidelity: Fidelity | None
     findings: tuple[Finding, ...]
     model_facts: Mapping[str, Any]
     source: Source | None = None
-    limit: Limit = field(default_factory=Limit)
-
-    @property
-    def config(self) -> Task:
-        config: Task = self.work.config
-        return config
 
     def rows(
         self,
@@ -63,13 +48,13 @@ class Run:
         finished: Collection[Cell] = (),
         size: int | None = None,
         save: Deltas | None = None,
-        warn: Callable[[str], None],
+        warn: Warn,
     ) -> Iterator[list[Row]]:
         """Rows a batch at a time. Batches stay the same when some samples are finished, and so do their results.
 
         An attack's perturbations are given to `save` before their rows.
         """
-        for rows in self._evaluated(self.open_batches(finished, size or self.batch_size), save, warn):
+        for rows in self.evaluated(self.open_batches(finished, size or self.batch_size), save=save, warn=warn):
             yield [row for row in rows if row["index"] not in finished]
 
     def open_batches(self, finished: Collection[Cell], size: int) -> list[tuple[int, ...]]:
@@ -77,24 +62,9 @@ class Run:
         batches = [self.data.indices[i : i + size] for i in range(0, len(self.data.indices), size)]
         return [batch for batch in batches if not all(index in finished for index in batch)]
 
-    def batch(self, indices: tuple[int, ...], *, save: Deltas | None, warn: Callable[[str], None]) -> list[Row]:
+    def batch(self, indices: tuple[int, ...], *, save: Deltas | None, warn: Warn) -> list[Row]:
         """The rows of one batch."""
-        return next(self._evaluated([indices], save, warn))
-
-    def _evaluated(
-        self, batches: list[tuple[int, ...]], save: Deltas | None, warn: Callable[[str], None]
-    ) -> Iterator[list[Row]]:
-        return evaluate(
-            self.classifier,
-            self.data.images,
-            batches,
-            self.work,
-            device=self.device,
-            shape=self.shape,
-            limit=self.limit,
-            save=save,
-            warn=warn,
-        )
+        return next(self.evaluated([indices], save=save, warn=warn))
 
     def with_chunk(self, chunk: int | None) -> "Run":
         """The same with another number of points differentiated together."""
