@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from reference.scenes import scene_of
 
 from attrcert.ascent.balls import Ball
 from attrcert.ascent.steps import Adam, Adaptive, Fixed, FreshDraws, Iterate
@@ -103,7 +104,7 @@ def test_the_target_map_of_a_smoothed_attribution_depends_on_the_seed(smooth_cnn
         config = AttackConfig(
             attack=("manipulate",), target_map="sample:1", attribution="smooth-grad", noise_draws=2, seed=seed
         )
-        found = target_map(config, f, Pictures(), (1, 6, 6), x)
+        found = target_map(config, scene_of(f, x, Pictures()))
         assert found is not None
         return found
 

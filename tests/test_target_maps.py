@@ -7,6 +7,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
+from reference.scenes import scene_of
 
 from attrcert.errors import DataError
 from attrcert.networks.classifier import Classifier
@@ -16,7 +17,7 @@ from attrcert.settings.tasks import AttackConfig
 
 def aimed(path: Path, **cap: str) -> torch.Tensor | None:
     config = AttackConfig(attack=("manipulate",), target_map=str(path))
-    return target_map(config, Classifier(torch.nn.Flatten()), [], (1, 4, 4), torch.zeros(1, 1, 4, 4), **cap)
+    return target_map(config, scene_of(Classifier(torch.nn.Flatten()), torch.zeros(1, 1, 4, 4), [], **cap))
 
 
 @pytest.fixture

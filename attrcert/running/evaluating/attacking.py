@@ -61,9 +61,10 @@ class Attacks(Bounds[AttackConfig]):
         config = config.replacing(k=config.attacking.k or default_k(n))
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
-        aim = target_map(config, scene.f, scene.images, tuple(scene.x.shape[1:]), scene.x, scene.max_input)
         made = super().ready(config, scene)
-        return cls(config, made.layout, made.prover, made.other, findings=made.findings, target_map=aim)
+        return cls(
+            config, made.layout, made.prover, made.other, findings=made.findings, target_map=target_map(config, scene)
+        )
 
     def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
         """The original network, where that is measured, is asked for the class."""

@@ -19,6 +19,7 @@ from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.columns import Cell, Row
 from attrcert.geometry.angles import largest_angle
 from attrcert.running.evaluating.methods import certifiers, solver
+from attrcert.running.evaluating.samples import sample_cells
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.vocabulary import Guarantee, NormKind, SolverStatus, Status
 
@@ -59,18 +60,11 @@ class Bounded:
         ]
 
     def common(self, i: int) -> dict[str, Cell]:
-        gap = self.subject.explained.gap
-        label, predicted = self.subject.batch.labels[i], self._classes[0][i]
+        subject, gap, (predicted, target) = self.subject, self.subject.explained.gap, self._classes
         return {
-            "index": self.subject.batch.indices[i],
-            "label": label,
-            "predicted": predicted,
-            "correct": None if label is None else label == predicted,
-            "target": self._classes[1][i],
-            "guarantee": (Guarantee.FIRST_ORDER if self.subject.prover is None else Guarantee.PROVED).value,
-            "attribution": self.subject.config.label,
-            "norm": str(self.subject.config.perturbation.delta_norm),
-            "g_norm": self.subject.lengths[i],
+            **sample_cells(subject.config, subject.batch.indices[i], subject.batch.labels[i], predicted[i], target[i]),
+            "guarantee": (Guarantee.FIRST_ORDER if subject.prover is None else Guarantee.PROVED).value,
+            "g_norm": subject.lengths[i],
             "completeness_gap": None if gap is None else float(gap[i]),
             "failure": self.worst.failure,
         }

@@ -16,6 +16,7 @@ from attrcert.columns import Cell
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.samples import sample_cells
 from attrcert.running.evaluating.subjects import explained_class
 from attrcert.settings.certifying import Certifying
 from attrcert.statistics import CONFIDENCES
@@ -184,21 +185,16 @@ class Drawing:
 
     def common(self, i: int) -> dict[str, Cell]:
         """The cells that all rows of a sample share."""
-        label, predicted = self.batch.labels[i], int(self.logits[i].argmax())
+        smoothing, classes = self.config.smoothing, (int(self.logits[i].argmax()), int(self.target[i]))
+        published = smoothing.rule == "published"
         return {
-            "index": self.batch.indices[i],
-            "label": label,
-            "predicted": predicted,
-            "target": int(self.target[i]),
-            "correct": None if label is None else label == predicted,
+            **sample_cells(self.config, self.batch.indices[i], self.batch.labels[i], *classes),
             "status": Status.OK.value,
             "guarantee": self._guarantee().value,
-            "attribution": self.config.label,
-            "norm": "l2",
-            "noise": self.config.smoothing.smooth,
-            "rule": self.config.smoothing.rule,
-            "confidence": "none" if self.config.smoothing.rule == "published" else self.config.smoothing.confidence,
-            "failure": None if self.config.smoothing.rule == "published" else self.config.arithmetic.failure,
+            "noise": smoothing.smooth,
+            "rule": smoothing.rule,
+            "confidence": "none" if published else smoothing.confidence,
+            "failure": None if published else self.config.arithmetic.failure,
         }
 
     def _guarantee(self) -> Guarantee:

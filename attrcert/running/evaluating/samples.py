@@ -68,14 +68,22 @@ def unusable(batch: Batch, logits: Tensor, config: Task) -> tuple[list[Failed], 
     return failed, keep
 
 
-def failed_rows(failure: Failed, config: Task) -> list[Row]:
-    """A row for each case of the task, with the reason."""
-    common: dict[str, Cell] = {
-        "index": failure.index,
-        "label": failure.label,
-        "status": f"error:{failure.kind}",
+def sample_cells(
+    config: Task, index: int, label: int | None, predicted: int | None = None, target: int | None = None
+) -> dict[str, Cell]:
+    """The cells that say which sample it is and what is explained of it."""
+    return {
+        "index": index,
+        "label": label,
+        "predicted": predicted,
+        "target": target,
+        "correct": None if label is None or predicted is None else label == predicted,
         "attribution": config.label,
         "norm": str(config.perturbation.delta_norm),
-        "message": failure.message,
     }
-    return [{**common, **case} for case in config.cases]
+
+
+def failed_rows(failure: Failed, config: Task) -> list[Row]:
+    """A row for each case of the task, with the reason."""
+    reason: dict[str, Cell] = {"status": f"error:{failure.kind}", "message": failure.message}
+    return [{**sample_cells(config, failure.index, failure.label), **reason, **case} for case in config.cases]

@@ -42,12 +42,12 @@ class Certificates(Work[Certifying]):
         drawn = self.drawing(f, batch, logits)
         rows: Rows = {}
         for i, seen in drawn.samples():
-            common = drawn.common(i)
-            rows[batch.indices[i]] = [{**common, **cells} for cells in self.cells(drawn, seen)]
+            common, found = drawn.common(i), zip(self.config.cases, self.cells(drawn, seen), strict=True)
+            rows[batch.indices[i]] = [{**common, **case, **cells} for case, cells in found]
         return rows
 
     def cells(self, drawn: Drawing, seen: dict[float, Seen]) -> list[dict[str, Cell]]:
-        """One set per case."""
+        """One set per case, beside what tells the case."""
         return [self._at(drawn, seen[r], r, eps) for r in self.config.spread for eps in self.config.perturbation.eps]
 
     def _at(self, drawn: Drawing, seen: Seen, spread: float, eps: float) -> dict[str, Cell]:
@@ -55,7 +55,6 @@ class Certificates(Work[Certifying]):
         cosine = drawn.cosine(seen, spread, eps)
         cells: dict[str, Cell] = {
             **drawn.told(seen, spread),
-            "eps": eps,
             "tau": drawn.noise(spread).tau(eps, drawn.d),
             "cosine": cosine,
             "angle_deg": None if cosine is None else degrees(acos(cosine)) * (1 + 1e-12),
@@ -82,12 +81,7 @@ class LargestEps(Certificates):
     def _largest(self, drawn: Drawing, seen: Seen, spread: float, T: float) -> dict[str, Cell]:
         """The largest eps at which the cosine stays at T or above."""
         eps = drawn.noise(spread).eps(RULES.make(self.config.smoothing.rule).largest_tau(seen.c, T), drawn.d)
-        cells: dict[str, Cell] = {
-            **drawn.told(seen, spread),
-            "threshold_kind": "cosine",
-            "threshold": T,
-            "eps_max": eps if eps < inf else None,
-        }
+        cells: dict[str, Cell] = {**drawn.told(seen, spread), "eps_max": eps if eps < inf else None}
         return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
 
     def _best(self, drawn: Drawing, seen: dict[float, Seen], T: float) -> dict[str, Cell]:
@@ -112,7 +106,7 @@ class SmallestRadius(Certificates):
             cosines = _to_the_first_failure(cosines, T)
         passing = [r for r, cosine in cosines.items() if meets(cosine, T)]
         tried = "; ".join(f"{r:g}: {'none' if c is None else f'{c:.6g}'}" for r, c in cosines.items())
-        cells: dict[str, Cell] = {"eps": eps, "threshold_kind": "cosine", "threshold": T, "radii_tried": tried}
+        cells: dict[str, Cell] = {"radii_tried": tried}
         known = {r: cosine for r, cosine in cosines.items() if cosine is not None}
         if not passing:
             best = max(known, key=lambda r: known[r]) if known else max(cosines)

@@ -1,7 +1,6 @@
 """What is computed together in a run: as much as fits, in the sizes that are fastest."""
 
 import math
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -17,55 +16,33 @@ from attrcert.settings.tasks import Task
 from attrcert.vocabulary import parse_bytes, readable_bytes
 
 
-@dataclass(frozen=True)
-class Together:
-    """What is computed together in a run of `samples` samples, each of `each` points."""
+def layout(
+    config: Task, f: Classifier, x: Tensor, fits: Plan, options: RunOptions, *, each: int, samples: int
+) -> Layout:
+    """For `samples` samples of `each` points: as asked for, or measured where that pays. Refuses row sums that would take too long."""
+    usual = usual_chunk(x)
+    batch = min(samples, options.batch_size or fits.samples)
+    # vectors of a sample to multiply together where there are few samples, and room for their graphs or none to lose
+    copies = max(fits.copies, min(fits.samples, usual // each) // batch)
+    most = fits.chunk or copies * batch * each  # points that fit together
 
-    f: Classifier
-    x: Tensor
-    each: int
-    fits: Plan
-    samples: int
-    options: RunOptions
+    def seconds(size: int) -> float:
+        return product_seconds(f, x, f(x).argmax(1), size)
 
-    @property
-    def batch(self) -> int:
-        """Samples at once."""
-        return min(self.samples, self.options.batch_size or self.fits.samples)
-
-    @property
-    def most(self) -> int:
-        """Points that fit together."""
-        return self.fits.chunk or self.copies * self.batch * self.each
-
-    @property
-    def copies(self) -> int:
-        """Vectors of a sample to multiply together where there are few samples, and room for their graphs or none to lose."""
-        return max(self.fits.copies, min(self.fits.samples, usual_chunk(self.x) // self.each) // self.batch)
-
-    def chunk(self, config: Task) -> int:
-        """How many points to differentiate together: as asked for, or the fastest."""
-        usual = usual_chunk(self.x)
-        if self.options.chunk or not config.differentiates_twice:
-            return min(self.options.chunk or usual, self.fits.chunk or self.options.chunk or usual)
-        return fastest_chunk(self._seconds, usual, points=self.samples * self.each, most=self.most)
-
-    def check_row_sums(self, config: Task) -> None:
-        """Refuse those that would take too long."""
-        hours = self.options.max_hours
-        if hours == math.inf or not config.differentiates_twice or not config.forms_matrices:
-            return
-        n, itemsize = self.x[0].numel(), self.x.element_size()
-        seconds = self._seconds(min(usual_chunk(self.x), self.most))
-        check_hours(n, itemsize, seconds=seconds, points=self.each, samples=self.samples, hours=hours)
-
-    def _seconds(self, size: int) -> float:
-        return product_seconds(self.f, self.x, self.f(self.x).argmax(1), size)
-
-    def layout(self, config: Task) -> Layout:
-        """Checked, and measured where that pays."""
-        self.check_row_sums(config)
-        return Layout(self.chunk(config), self.fits.held, self.copies)
+    if config.differentiates_twice and config.forms_matrices and options.max_hours < math.inf:
+        check_hours(
+            x[0].numel(),
+            x.element_size(),
+            seconds=seconds(min(usual, most)),
+            points=each,
+            samples=samples,
+            hours=options.max_hours,
+        )
+    if options.chunk or not config.differentiates_twice:
+        chunk = min(options.chunk or usual, fits.chunk or options.chunk or usual)
+    else:
+        chunk = fastest_chunk(seconds, usual, points=samples * each, most=most)
+    return Layout(chunk, fits.held, copies)
 
 
 def memory_findings(fits: Plan, chunk: int | None, options: RunOptions) -> list[Finding]:

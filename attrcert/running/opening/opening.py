@@ -19,7 +19,7 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.samples import read
 from attrcert.running.evaluating.work import AnyWork, Scene
-from attrcert.running.opening.layouts import Together, memory_findings
+from attrcert.running.opening.layouts import layout, memory_findings
 from attrcert.running.opening.memory import plan
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
@@ -124,13 +124,12 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
         logits = classifier(x[:1])
         _check_target(config, logits.shape[1])
         fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=kind.vectors(config))
-        together = Together(classifier, x, attribution.points, fits, len(data.indices), options)
         scene = Scene(
             f=classifier,
             x=x,
             attribution=attribution,
             images=data.images,
-            layout=together.layout(config),
+            layout=layout(config, classifier, x, fits, options, each=attribution.points, samples=len(data.indices)),
             memory=memory,
             points=options.batch_size or fits.samples,
             samples=len(data.selected),
