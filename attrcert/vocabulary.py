@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from difflib import get_close_matches
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 from attrcert.errors import UsageError
 
@@ -139,6 +140,20 @@ def parse_number(text: str, name: str = "") -> float:
         subject = f"{name} must be" if name else "expected"
         raise UsageError(f"{subject} a number or a fraction such as 8/255, got {text!r}") from error
     return value
+
+
+def number_or(word: str, meaning: Any) -> Callable[[str, str], Any]:
+    """Reads a number, or a word that stands for something else."""
+
+    def read(text: str, name: str) -> Any:
+        if text == word:
+            return meaning
+        try:
+            return parse_number(text)
+        except UsageError as error:
+            raise UsageError(f"{name} must be {word}, {error.message.removeprefix('expected ')}") from error
+
+    return read
 
 
 def parse_bytes(text: str, name: str = "memory") -> int:

@@ -6,20 +6,15 @@ from dataclasses import dataclass
 from attrcert.attacks import ATTACKS
 from attrcert.columns import METRIC_COLUMNS
 from attrcert.errors import UsageError
-from attrcert.metrics import METRICS
 from attrcert.settings.declared import ATTACK, Settings, setting
 from attrcert.settings.explaining import full_name
-from attrcert.vocabulary import parse_number
+from attrcert.vocabulary import number_or, parse_number
 
 WORST = "worst"  # the best of all attacks
 
 
 def _metrics() -> tuple[str, ...]:
-    return tuple(name for name in METRIC_COLUMNS if name in METRICS)
-
-
-def _step_size(text: str, name: str) -> float | None:
-    return None if text == "auto" else parse_number(text, name)
+    return tuple(METRIC_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,8 @@ class Attacking(Settings):
     )  # fmt: skip
     steps: int = setting(30, "Steps from each start.", ATTACK, least=0, basic=True)
     step_size: float | None = setting(
-        None, "auto (adapted as the attack goes), or a fixed size such as 1/255.", ATTACK, read=_step_size, positive=True, unsaid="auto",
+        None, "auto (adapted as the attack goes), or a fixed size such as 1/255.",
+        ATTACK, read=number_or("auto", None), positive=True, unsaid="auto",
     )  # fmt: skip
     restarts: int = setting(3, "Random starts, beside both signs of the bound's worst perturbation.", ATTACK, least=0)
     random_draws: int = setting(

@@ -1,5 +1,6 @@
 """The tasks of attributions that are averaged over noise: what is certified of them, and its inversions."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +14,7 @@ from attrcert.vocabulary import NormKind
 
 
 @dataclass(frozen=True, init=False)
-class Certifying(Task):
+class Certifying(Task, ABC):
     """What these tasks have in common."""
 
     smoothing: Smoothing
@@ -41,13 +42,17 @@ class Certifying(Task):
     @property
     def averaging(self) -> str:
         smoothing = self.smoothing
-        spread = SPREAD_NAMES[smoothing.smooth]
-        return f", made {smoothing.bounded} and averaged over {smoothing.smooth} noise ({spread} below)"
+        return f", made {smoothing.bounded} and averaged over {smoothing.smooth} noise ({self.spread_name} below)"
 
     @property
+    @abstractmethod
     def spread(self) -> tuple[float, ...]:
         """The radii of uniform noise, or the sigmas of Gaussian noise."""
-        raise NotImplementedError
+
+    @property
+    def spread_name(self) -> str:
+        """What they are called."""
+        return SPREAD_NAMES[self.smoothing.smooth]
 
     @property
     def best(self) -> bool:
@@ -77,10 +82,11 @@ class Certifying(Task):
 
     def _sharing(self, samples: int) -> str:
         """What the failure is the failure of."""
-        spread = SPREAD_NAMES[self.smoothing.smooth]
         if self.smoothing.simultaneous:
-            return f"for all {samples} samples and every {spread} together"
-        return "for each sample, all of the grid together" if self.choosing else f"for each sample and {spread}"
+            return f"for all {samples} samples and every {self.spread_name} together"
+        return (
+            "for each sample, all of the grid together" if self.choosing else f"for each sample and {self.spread_name}"
+        )
 
 
 _SPREADS = ("sigma", "radius", "radii", "max_radius")  # told as `spread`
@@ -88,28 +94,36 @@ _NO_STOP = "--stop-when certified needs a threshold that is met or not: bound or
 
 
 @dataclass(frozen=True, init=False)
-class CertifyConfig(Certifying):
-    """`attrcert bound --smooth`: the cosine that a smoothed attribution keeps within eps."""
+class CertifyingAt(Certifying):
+    """What those have in common that are told how far the noise reaches."""
 
     spreads: Spreads
+
+    @property
+    def spread(self) -> tuple[float, ...]:
+        return self.spreads.of(self.smoothing.smooth)[0]
+
+    @property
+    def best(self) -> bool:
+        return self.spreads.of(self.smoothing.smooth)[1]
+
+
+@dataclass(frozen=True, init=False)
+class CertifyConfig(CertifyingAt):
+    """`attrcert bound --smooth`: the cosine that a smoothed attribution keeps within eps."""
 
     asked: ClassVar[str] = "bound"
 
     def check(self) -> None:
         super().check()
-        if self.spreads.of(self.smoothing.smooth)[1]:
-            name = SPREAD_NAMES[self.smoothing.smooth]
+        if self.best:
             raise UsageError(
-                f"--{name} best is for max-eps, which takes the best of a grid for each sample; bound needs numbers"
+                f"--{self.spread_name} best is for max-eps, which takes the best of a grid for each sample; bound needs numbers"
             )
         if len(self.smoothing.min_cosine) > 1:
             raise UsageError(f"bound takes one --min-cosine, got {', '.join(map(str, self.smoothing.min_cosine))}")
         if self.smoothing.stop_when == "certified" and not self.smoothing.min_cosine:
             raise UsageError(_NO_STOP)
-
-    @property
-    def spread(self) -> tuple[float, ...]:
-        return self.spreads.of(self.smoothing.smooth)[0]
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
@@ -131,10 +145,8 @@ class SmoothConfig(CertifyConfig):
 
 
 @dataclass(frozen=True, init=False)
-class CertifiedMaxEpsConfig(Certifying):
+class CertifiedMaxEpsConfig(CertifyingAt):
     """`attrcert max-eps --smooth`: the largest eps within which it keeps a cosine."""
-
-    spreads: Spreads
 
     asked: ClassVar[str] = "max-eps"
     work: ClassVar[str] = "attrcert.running.evaluating.smoothing:LargestEps"
@@ -146,14 +158,6 @@ class CertifiedMaxEpsConfig(Certifying):
         self.spreads.of(self.smoothing.smooth)
         if self.smoothing.stop_when == "certified":
             raise UsageError(_NO_STOP)
-
-    @property
-    def spread(self) -> tuple[float, ...]:
-        return self.spreads.of(self.smoothing.smooth)[0]
-
-    @property
-    def best(self) -> bool:
-        return self.spreads.of(self.smoothing.smooth)[1]
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:

@@ -8,7 +8,7 @@ from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SMOOTHING, Settings, setting
 from attrcert.settings.explaining import DEFAULT_RADIUS, DEFAULT_SIGMA, RADIUS_HELP, SIGMA_HELP
 from attrcert.statistics import CONFIDENCES
-from attrcert.vocabulary import parse_bounding, parse_number
+from attrcert.vocabulary import number_or, parse_bounding, parse_number
 
 NOISES = ("uniform", "gaussian")
 SPREAD_NAMES = {"uniform": "radius", "gaussian": "sigma"}
@@ -18,10 +18,6 @@ BEST_SPREADS = {"uniform": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "gaussian": (1 / 32,
 LARGEST_SPREADS = {"uniform": 8.0, "gaussian": 1.0}
 GRID, RATIO = 12, 1.5  # radii that are tried, and each to the one before
 CLT = "clt"  # the paper's, beside the confidence bounds
-
-
-def _spread(text: str, name: str) -> float | str:
-    return BEST if text == BEST else parse_number(text, name)
 
 
 def check_spread(spread: tuple[float, ...], name: str) -> None:
@@ -88,10 +84,10 @@ class Spreads(Settings):
     """How far the noise reaches: given, or the best of a grid."""
 
     sigma: tuple[float | str, ...] | None = setting(
-        None, SIGMA_HELP, METHOD, read=_spread, many=True, unsaid=f"{DEFAULT_SIGMA:g}", basic=True
+        None, SIGMA_HELP, METHOD, read=number_or(BEST, BEST), many=True, unsaid=f"{DEFAULT_SIGMA:g}", basic=True
     )
     radius: tuple[float | str, ...] | None = setting(
-        None, RADIUS_HELP, METHOD, read=_spread, many=True, unsaid=f"{DEFAULT_RADIUS:g}", basic=True
+        None, RADIUS_HELP, METHOD, read=number_or(BEST, BEST), many=True, unsaid=f"{DEFAULT_RADIUS:g}", basic=True
     )
 
     def of(self, noise: str) -> tuple[tuple[float, ...], bool]:

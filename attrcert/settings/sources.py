@@ -8,7 +8,7 @@ from typing import Any
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import DATA, MODEL, Settings, setting
-from attrcert.vocabulary import parse_bytes, parse_indices, parse_shard
+from attrcert.vocabulary import number_or, parse_bytes, parse_indices, parse_shard
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
 DEFAULT_SOFTPLUS_BETA = 20.0
@@ -36,16 +36,6 @@ def _numbers(text: str, name: str) -> tuple[float, ...]:
     if not all(math.isfinite(value) for value in values):
         raise UsageError(f"{name} must be finite numbers, got {text}")
     return values
-
-
-def _beta(text: str, name: str) -> float | None:
-    """A number, or none."""
-    if text == "none":
-        return None
-    try:
-        return float(text)
-    except ValueError as error:
-        raise UsageError(f"{name} must be a number or none, got {text!r}") from error
 
 
 @dataclass(frozen=True)
@@ -86,7 +76,7 @@ class ModelSpec(Capped):
     softplus_beta: float | None = setting(
         DEFAULT_SOFTPLUS_BETA,
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
-        "are not changed.", MODEL, read=_beta, positive=True,
+        "are not changed.", MODEL, read=number_or("none", None), positive=True,
     )  # fmt: skip
 
 
