@@ -29,13 +29,14 @@ from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
 from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
+from attrcert.settings.attacking import WORST
 from attrcert.settings.commands import COMMANDS
 from attrcert.settings.declared import Settings, default_of, spelt
 from attrcert.settings.declared import declared as declared_in
 from attrcert.settings.presets import PRESETS, Preset
 from attrcert.settings.tasks import settings_of
 from attrcert.statistics import CONFIDENCES
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import CLT, Guarantee
 
 Entry = dict[str, str]
 
@@ -71,11 +72,11 @@ def families() -> dict[str, list[Entry]]:
         "boundings": [_described(name, member) for name, member in BOUNDINGS.items()],
         "confidence-bounds": [
             *(_described(name, member) for name, member in CONFIDENCES.items()),
-            _entry("clt", inspect.getdoc(lengths.clt_length) or "", lengths.__doc__ or ""),
+            _entry(CLT, inspect.getdoc(lengths.clt_length) or "", lengths.__doc__ or ""),
         ],
         "attacks": [
             *(_entry(name, inspect.getdoc(member) or "", _module_claim(member)) for name, member in ATTACKS.items()),
-            _entry("worst", inspect.getdoc(Campaign.worst) or "", ""),
+            _entry(WORST, inspect.getdoc(Campaign.worst) or "", ""),
         ],
         "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
         "metrics": [

@@ -13,6 +13,16 @@ from typing import Any
 from attrcert.errors import UsageError
 
 QUADRATURES = ("gauss-legendre", "riemann-right")
+LINF_METHODS = ("scaled", "row-sums", "corollary")
+NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches
+THRESHOLDS = {
+    "deviation": math.inf,
+    "cosine-distance": 1.0,
+    "angle": 90.0,
+}  # of first-order and proved bounds: each lies below
+COSINE = "cosine"  # the threshold of smoothed attributions
+CLT = "clt"  # the paper's way to bound a length, which is no confidence bound
+SOFTPLUS_BETA = 20.0  # that ReLUs run with unless another is asked for
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -67,8 +77,8 @@ class SolverStatus(StrEnum):
 
 class NormKind(StrEnum):
     L2 = "l2"
-    LP = "lp"
     LINF = "linf"
+    LP = "lp"
 
 
 @dataclass(frozen=True)

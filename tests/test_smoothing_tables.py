@@ -18,7 +18,8 @@ from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.summaries.cases import LowStatistic, summarise_cases
 from attrcert.reporting.summaries.inverses import smooth_table
 from attrcert.settings.certifying import CertifyConfig
-from attrcert.settings.smoothing import BEST_SPREADS, CLT
+from attrcert.settings.smoothing import BEST_SPREADS
+from attrcert.vocabulary import CLT
 
 ARCHS = """
     import torch
@@ -202,7 +203,7 @@ def test_gaussian_noise_has_grids_of_its_own_and_tables_of_sigma(on) -> None:
     rows = on(*words, format_="csv").rows
     for row in rows:
         tried = dict(part.split(": ") for part in row["radii_tried"].split("; "))
-        assert [float(sigma) for sigma in tried] == list(BEST_SPREADS["gaussian"])
+        assert [float(sigma) for sigma in tried] == list(BEST_SPREADS["sigma"])
         assert float(max(tried.values(), key=float)) == pytest.approx(float(row["eps_max"]), rel=1e-5)
         assert float(tried[f"{float(row['radius']):g}"]) == pytest.approx(float(row["eps_max"]), rel=1e-5)
     said = text(on(*words))
@@ -222,7 +223,7 @@ def test_the_best_of_a_grid_is_one_line_and_an_end_of_the_grid_is_pointed_at(on,
     said = text(on(*words))
     assert said.count("best │") == 1
     assert ("larger end of the grid" in said) == (at_end > 0)
-    monkeypatch.setitem(BEST_SPREADS, "uniform", (0.001, 0.002))
+    monkeypatch.setitem(BEST_SPREADS, "radius", (0.001, 0.002))
     assert "4 of these are at the larger end of the grid" in text(on(*words))
     assert "try --radius 0.004,0.008" in text(on(*words))
     shared = {"status": "ok", "guarantee": "confidence", "threshold": 0.9, "radii_tried": "1: 0.2; 2: 0.3; 4: 0.1"}

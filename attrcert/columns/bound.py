@@ -3,7 +3,7 @@
 from math import inf
 
 from attrcert.columns.column import Column, angle, figure, words
-from attrcert.vocabulary import Guarantee, SolverStatus
+from attrcert.vocabulary import LINF_METHODS, Guarantee, SolverStatus
 
 FIRST, CORRECTED, PROVED, REACHED = (
     Guarantee.FIRST_ORDER, Guarantee.CORRECTED, Guarantee.PROVED, Guarantee.EMPIRICAL,
@@ -65,10 +65,7 @@ BOUND = (
         axis="first-order angle T_c, degrees", curve="first-order T_c", compared=("p95",), place=10, leads=True,
     ),
     angle("T_c_corrected_deg", CORRECTED, "the same from T_e_corrected", bounds=TURNED, follows="T_e_corrected"),
-    Column(
-        "linf_method", str, "which upper bound was the smallest: scaled, row-sums or corollary",
-        words=("scaled", "row-sums", "corollary"),
-    ),
+    Column("linf_method", str, "which upper bound was the smallest: scaled, row-sums or corollary", words=LINF_METHODS),
     figure("linf_lower", REACHED, "eps |J s|_2 at the best sign vector found (linf)"),
     figure("T_e_scaled", FIRST, "eps times the scaled bound", bounds=MOVED),
     figure("T_e_rowsums", FIRST, "eps times the row-sum bound", bounds=MOVED),

@@ -1,11 +1,12 @@
 """The columns of thresholds, and of the largest eps that keeps one."""
 
 from attrcert.columns.column import OF_ROW, Column, figure
+from attrcert.vocabulary import COSINE, THRESHOLDS
 
 INVERSE = (
     Column(
         "threshold_kind", str, "deviation, cosine-distance, angle, or cosine (smoothed)",
-        words=("deviation", "cosine-distance", "angle", "cosine"), case=True, place=7,
+        words=(*THRESHOLDS, COSINE), case=True, place=7,
     ),
     Column("threshold", float, "what must not be exceeded, or the least cosine", least=0, case=True, place=8),
     figure(

@@ -3,9 +3,10 @@
 from math import inf
 
 from attrcert.columns.column import ANY_COSINE, OF_ROW, Column, angle, figure
+from attrcert.vocabulary import NOISES
 
 SMOOTH = (
-    Column("noise", str, "uniform (in the l2 ball) or gaussian", words=("uniform", "gaussian")),
+    Column("noise", str, "uniform (in the l2 ball) or gaussian", words=tuple(NOISES)),
     Column("radius", float, "its radius, or sigma", least=0, case=True, place=9),
     Column("samples", int, "draws of the noise", least=0),
     figure("C_hat", None, "length of the mean of the draws: an estimate of |h(x)|, biased upwards", worse="down"),

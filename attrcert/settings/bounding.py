@@ -1,14 +1,10 @@
 """How first-order and proved bounds are found, and the thresholds of their inversion."""
 
-import math
 from dataclasses import dataclass
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SOLVER, THRESHOLD, Settings, setting
-from attrcert.vocabulary import parse_number
-
-LINF_METHODS = ("scaled", "row-sums", "corollary")
-LABEL_CONSTRAINTS = ("check", "tighten", "off")
+from attrcert.vocabulary import LINF_METHODS, THRESHOLDS, parse_number
 
 
 @dataclass(frozen=True)
@@ -24,7 +20,7 @@ class Theorems(Settings):
     )  # fmt: skip
     label_constraint: str = setting(
         "check", "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
-        METHOD, choices=LABEL_CONSTRAINTS,
+        METHOD, choices=("check", "tighten", "off"),
     )  # fmt: skip
     margin_classes: int = setting(20, "Nearest classes looked at for the label margin.", METHOD, least=1)
     eta_draws: int = setting(2, "Random perturbations for eta_random.", METHOD, least=0)
@@ -69,16 +65,13 @@ class Thresholds(Settings):
     )  # fmt: skip
 
     def check(self) -> None:
-        limits = {"deviation": math.inf, "cosine-distance": 1.0, "angle": 90.0}
         for kind, value in self.pairs:
-            if not 0 < value < limits[kind]:
-                raise UsageError(f"a threshold on the {kind} must be above 0 and below {limits[kind]:g}, got {value:g}")
+            if not 0 < value < THRESHOLDS[kind]:
+                raise UsageError(
+                    f"a threshold on the {kind} must be above 0 and below {THRESHOLDS[kind]:g}, got {value:g}"
+                )
 
     @property
     def pairs(self) -> tuple[tuple[str, float], ...]:
         """Kinds and values."""
-        return (
-            *(("deviation", value) for value in self.max_deviation),
-            *(("cosine-distance", value) for value in self.max_cosine_distance),
-            *(("angle", value) for value in self.max_angle),
-        )
+        return tuple((kind, value) for kind in THRESHOLDS for value in getattr(self, f"max_{kind}".replace("-", "_")))

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 from attrcert.attributions import SMOOTHED
 from attrcert.columns import Cell
 from attrcert.errors import UsageError
-from attrcert.settings.smoothing import SPREAD_NAMES, Grid, Smoothing, Spreads
+from attrcert.settings.smoothing import Grid, Smoothing, Spreads
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import NormKind
+from attrcert.vocabulary import COSINE, NOISES, NormKind
 
 
 @dataclass(frozen=True, init=False)
@@ -52,7 +52,7 @@ class Certifying(Task, ABC):
     @property
     def spread_name(self) -> str:
         """What they are called."""
-        return SPREAD_NAMES[self.smoothing.smooth]
+        return NOISES[self.smoothing.smooth]
 
     @property
     def best(self) -> bool:
@@ -71,7 +71,7 @@ class Certifying(Task, ABC):
 
     @property
     def thresholds(self) -> tuple[dict[str, Cell], ...]:
-        return tuple({"threshold_kind": "cosine", "threshold": T} for T in self.smoothing.min_cosine)
+        return tuple({"threshold_kind": COSINE, "threshold": T} for T in self.smoothing.min_cosine)
 
     def need_threshold(self) -> None:
         if not self.smoothing.min_cosine:

@@ -6,15 +6,9 @@ from dataclasses import dataclass, replace
 from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
-from attrcert.vocabulary import QUADRATURES, Norm, parse_eps, parse_number
+from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_eps, parse_number
 
-DTYPES = ("float32", "float64")
 LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
-SIGMA_HELP = "Standard deviation of Gaussian noise, in pixel units; with --smooth repeatable, with max-eps also best."
-RADIUS_HELP = (
-    "Radius of uniform noise in the l2 ball, in pixel units; with --smooth repeatable, with max-eps also best."
-)
-DEFAULT_SIGMA, DEFAULT_RADIUS = 0.1, 1.0
 
 
 def full_name(text: str, name: str) -> str:
@@ -68,8 +62,14 @@ class Explanation(Settings):
 class Averaging(Settings):
     """The noise of attributions that are averages over it: smooth-grad and uniform-smooth."""
 
-    sigma: float = setting(DEFAULT_SIGMA, SIGMA_HELP, METHOD, read=_one_number, positive=True)
-    radius: float = setting(DEFAULT_RADIUS, RADIUS_HELP, METHOD, read=_one_number, positive=True)
+    sigma: float = setting(
+        0.1, "Standard deviation of Gaussian noise, in pixel units; with --smooth repeatable, with max-eps also best.",
+        METHOD, read=_one_number, positive=True,
+    )  # fmt: skip
+    radius: float = setting(
+        1.0, "Radius of uniform noise in the l2 ball, in pixel units; with --smooth repeatable, with max-eps also best.",
+        METHOD, read=_one_number, positive=True,
+    )  # fmt: skip
     noise_draws: int = setting(50, "Noise draws of a smoothed attribution, fixed per sample.", METHOD, least=1)
     smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=full_name)
     smooth_unit: bool = setting(
@@ -96,9 +96,7 @@ class Averaging(Settings):
 class Perturbation(Settings):
     """The ball: its norm and sizes."""
 
-    norm: str = setting(
-        "l2", "Norm of the perturbation; lp with --p.", METHOD, choices=("l2", "linf", "lp"), basic=True
-    )
+    norm: str = setting("l2", "Norm of the perturbation; lp with --p.", METHOD, choices=tuple(NormKind), basic=True)
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
         (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.", METHOD, read=_eps, many=True, basic=True,
@@ -122,7 +120,9 @@ class Perturbation(Settings):
 class Precision(Settings):
     """How numbers are held."""
 
-    dtype: str = setting("float32", "Number type of weights, images and products.", RUN, choices=DTYPES, basic=True)
+    dtype: str = setting(
+        "float32", "Number type of weights, images and products.", RUN, choices=("float32", "float64"), basic=True
+    )
 
 
 @dataclass(frozen=True)

@@ -2,22 +2,18 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from attrcert.bounds.smoothed import RULES
 from attrcert.errors import UsageError
-from attrcert.settings.declared import METHOD, SMOOTHING, Settings, setting
-from attrcert.settings.explaining import DEFAULT_RADIUS, DEFAULT_SIGMA, RADIUS_HELP, SIGMA_HELP
+from attrcert.settings.declared import METHOD, SMOOTHING, Settings, declared, default_of, setting
+from attrcert.settings.explaining import Averaging
 from attrcert.statistics import CONFIDENCES
-from attrcert.vocabulary import number_or, parse_bounding, parse_number
+from attrcert.vocabulary import CLT, NOISES, number_or, parse_bounding, parse_number
 
-NOISES = ("uniform", "gaussian")
-SPREAD_NAMES = {"uniform": "radius", "gaussian": "sigma"}
-USUAL_SPREADS = {"uniform": DEFAULT_RADIUS, "gaussian": DEFAULT_SIGMA}
 BEST = "best"
-BEST_SPREADS = {"uniform": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "gaussian": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
-LARGEST_SPREADS = {"uniform": 8.0, "gaussian": 1.0}
+BEST_SPREADS = {"radius": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "sigma": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 GRID, RATIO = 12, 1.5  # radii that are tried, and each to the one before
-CLT = "clt"  # the paper's, beside the confidence bounds
 
 
 def check_spread(spread: tuple[float, ...], name: str) -> None:
@@ -36,7 +32,7 @@ class Smoothing(Settings):
     smooth: str = setting(
         "uniform",
         f"Certify the attribution averaged over noise: {' or '.join(NOISES)}, with --radius or --sigma. Confidence, not first-order; "
-        "networks run as they are.", SMOOTHING, choices=NOISES, basic=True,
+        "networks run as they are.", SMOOTHING, choices=tuple(NOISES), basic=True,
     )  # fmt: skip
     min_cosine: tuple[float, ...] = setting(
         (), "Least cosine that must be kept, e.g. 0.9; repeatable.", SMOOTHING, read=parse_number, many=True, basic=True,
@@ -79,29 +75,31 @@ class Smoothing(Settings):
             )
 
 
+def _spread(name: str) -> Any:
+    """The setting of an average, of which several may be given here, or the best asked for."""
+    text, usual = declared(Averaging)[name].help, f"{default_of(Averaging, name):g}"
+    return setting(None, text, METHOD, read=number_or(BEST, BEST), many=True, unsaid=usual, basic=True)
+
+
 @dataclass(frozen=True)
 class Spreads(Settings):
     """How far the noise reaches: given, or the best of a grid."""
 
-    sigma: tuple[float | str, ...] | None = setting(
-        None, SIGMA_HELP, METHOD, read=number_or(BEST, BEST), many=True, unsaid=f"{DEFAULT_SIGMA:g}", basic=True
-    )
-    radius: tuple[float | str, ...] | None = setting(
-        None, RADIUS_HELP, METHOD, read=number_or(BEST, BEST), many=True, unsaid=f"{DEFAULT_RADIUS:g}", basic=True
-    )
+    sigma: tuple[float | str, ...] | None = _spread("sigma")
+    radius: tuple[float | str, ...] | None = _spread("radius")
 
     def of(self, noise: str) -> tuple[tuple[float, ...], bool]:
         """The radii of uniform noise, or the sigmas of Gaussian noise, and whether the best of them is wanted."""
-        name = SPREAD_NAMES[noise]
-        given, other = (self.radius, self.sigma) if noise == "uniform" else (self.sigma, self.radius)
-        if other is not None:
-            wrong = next(word for word in SPREAD_NAMES.values() if word != name)
-            raise UsageError(f"{noise} noise takes --{name}, not --{wrong}")
+        name = NOISES[noise]
+        given: tuple[float | str, ...] | None = getattr(self, name)
+        for other in NOISES.values():
+            if other != name and getattr(self, other) is not None:
+                raise UsageError(f"{noise} noise takes --{name}, not --{other}")
         if given == (BEST,):
-            return BEST_SPREADS[noise], True
+            return BEST_SPREADS[name], True
         if given is not None and BEST in given:
             raise UsageError(f"--{name} takes numbers, or best alone, got {', '.join(map(str, given))}")
-        spread = (USUAL_SPREADS[noise],) if given is None else tuple(map(float, given))
+        spread = (default_of(Averaging, name),) if given is None else tuple(map(float, given))
         check_spread(spread, f"--{name}")
         return spread, False
 
@@ -115,7 +113,7 @@ class Grid(Settings):
     )  # fmt: skip
     max_radius: float | None = setting(
         None, f"Without --radii: {GRID} radii or sigmas up to this one, each {RATIO:g} times the one before.",
-        SMOOTHING, positive=True, unsaid=f"{LARGEST_SPREADS['uniform']:g}; gaussian {LARGEST_SPREADS['gaussian']:g}",
+        SMOOTHING, positive=True, unsaid=f"{BEST_SPREADS['radius'][-1]:g}; gaussian {BEST_SPREADS['sigma'][-1]:g}",
     )  # fmt: skip
     search: str = setting(
         "smallest", "smallest: test every radius at a share of the failure; descend: from the largest, until the first that fails.",
@@ -132,5 +130,5 @@ class Grid(Settings):
         """The radii of uniform noise, or the sigmas of Gaussian noise, from the smallest."""
         if self.radii:
             return tuple(sorted(self.radii))
-        largest = self.max_radius or LARGEST_SPREADS[noise]
+        largest = self.max_radius or BEST_SPREADS[NOISES[noise]][-1]
         return tuple(largest / RATIO**k for k in reversed(range(GRID)))

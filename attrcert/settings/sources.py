@@ -8,10 +8,9 @@ from typing import Any
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import DATA, MODEL, Settings, setting
-from attrcert.vocabulary import number_or, parse_bytes, parse_indices, parse_shard
+from attrcert.vocabulary import SOFTPLUS_BETA, number_or, parse_bytes, parse_indices, parse_shard
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
-DEFAULT_SOFTPLUS_BETA = 20.0
 DEFAULT_MAX_INPUT = "2GB"
 BUNDLED_LIMIT = 64
 
@@ -74,7 +73,7 @@ class ModelSpec(Capped):
         None, "Per-channel standard deviation, e.g. 0.25,0.24,0.26.", MODEL, read=_numbers, basic=True
     )
     softplus_beta: float | None = setting(
-        DEFAULT_SOFTPLUS_BETA,
+        SOFTPLUS_BETA,
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
         "are not changed.", MODEL, read=number_or("none", None), positive=True,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from attrcert.networks.classifier import Classifier
 from attrcert.networks.tracing import Called
 from attrcert.running.checks.findings import Finding, Level, first_line
 from attrcert.running.checks.outputs import relative
-from attrcert.vocabulary import some
+from attrcert.vocabulary import SOFTPLUS_BETA, some
 
 EXACT = ("abs", "gt", "where", "clip", "clamp")  # words that other functions' names contain
 _KINKS = {
@@ -50,7 +50,7 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
             name,
             Level.FAIL,
             "the Hessian is zero at every sample (a ReLU network is piecewise linear): a bound of 0 would mean nothing",
-            "use --softplus-beta 20, or --loss-hessian for the gradient of the loss",
+            f"use --softplus-beta {SOFTPLUS_BETA:g}, or --loss-hessian for the gradient of the loss",
         )
     return Finding(name, Level.OK, "Hessian products work and are not zero")
 

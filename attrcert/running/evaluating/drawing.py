@@ -22,7 +22,7 @@ from attrcert.settings.certifying import Certifying
 from attrcert.statistics import CONFIDENCES
 from attrcert.statistics.confidence import Projections, pilot_size
 from attrcert.types import Batch
-from attrcert.vocabulary import Guarantee, Status
+from attrcert.vocabulary import CLT, Guarantee, Status
 
 LOOK_EVERY = 4  # chunks between two looks at whether a sample may stop
 
@@ -153,7 +153,7 @@ class Drawing:
         return [dict(zip(by_spread, parts, strict=True)) for parts in zip(*by_spread.values(), strict=True)]
 
     def _read(self, one: Projections, estimate: Estimate, j: int, largest: float) -> Seen:
-        if self.config.smoothing.confidence == "clt":
+        if self.config.smoothing.confidence == CLT:
             lower = clt_length(estimate.mean[j], estimate.standard_error[j], self.failure)
         elif self.config.smoothing.rule == "published":
             lower = one.mean_norm  # as the paper does; it bounds nothing
@@ -200,7 +200,7 @@ class Drawing:
     def _guarantee(self) -> Guarantee:
         return (
             Guarantee.EMPIRICAL
-            if self.config.smoothing.confidence == "clt"
+            if self.config.smoothing.confidence == CLT
             else RULES.make(self.config.smoothing.rule).guarantee
         )
 

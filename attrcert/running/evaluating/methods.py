@@ -37,7 +37,8 @@ class Layout:
 
 
 def torch_dtype(config: Task) -> torch.dtype:
-    return {"float32": torch.float32, "float64": torch.float64}[config.arithmetic.dtype]
+    dtype: torch.dtype = getattr(torch, config.arithmetic.dtype)
+    return dtype
 
 
 def network_rounding(config: Task, beta: float | None) -> float:

@@ -14,7 +14,7 @@ from attrcert.running.evaluating.drawing import Drawing, Seen, meets
 from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.certifying import Certifying
 from attrcert.types import Batch
-from attrcert.vocabulary import Status
+from attrcert.vocabulary import COSINE, Status
 
 MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
 TO_TRY = "no radius of the grid passed: try larger ones, more samples, a smaller eps or a lower cosine"
@@ -61,7 +61,7 @@ class Certificates(Work[Certifying]):
         }
         if self.config.smoothing.min_cosine:
             T = max(self.config.smoothing.min_cosine)
-            cells |= {"threshold_kind": "cosine", "threshold": T}
+            cells |= {"threshold_kind": COSINE, "threshold": T}
             if cosine is None or cosine < T:
                 cells["status"] = Status.ABSTAINED.value
         elif cosine is None:

@@ -8,9 +8,10 @@ from torch import Tensor
 from attrcert.bounds.proved.building import SMOOTHER, Building, Ref, Unsupported
 from attrcert.bounds.proved.curves import Curve, Elu, Gelu, Softplus
 from attrcert.bounds.proved.operations import scaling
+from attrcert.vocabulary import SOFTPLUS_BETA
 
 ReadingRule = Callable[..., Any]
-AS_SOFTPLUS = f"run ReLUs as softplus (--softplus-beta 20); {SMOOTHER}"
+AS_SOFTPLUS = f"run ReLUs as softplus (--softplus-beta {SOFTPLUS_BETA:g}); {SMOOTHER}"
 
 
 def activation(curve: Curve) -> ReadingRule:
