@@ -19,9 +19,9 @@ from torch import Tensor
 
 from attrcert.cli.app import main
 from attrcert.loading.architectures import build
-from attrcert.running.evaluating import drawing, inverting, smoothing
+from attrcert.running.evaluating import drawing, smoothing
 from attrcert.running.evaluating.cells import Bounded
-from attrcert.running.evaluating.inverting import allowed, largest_eps
+from attrcert.running.evaluating.inverting import Inversions, allowed, largest_eps
 from attrcert.settings.certifying import MinRadiusConfig
 from attrcert.settings.tasks import MaxEpsConfig
 from attrcert.statistics.confidence import Betting
@@ -229,15 +229,15 @@ def test_a_correction_never_lengthens_the_plain_eps() -> None:
 
 
 def test_a_sample_whose_bound_is_no_number_is_not_converged(on, monkeypatch) -> None:
-    real = inverting.bound_all
+    real = Inversions.bounded
 
-    def spoilt(subject):
-        found = real(subject)
+    def spoilt(self, subject):
+        found = real(self, subject)
         upper = found.worst.upper.clone()
         upper[1] = math.nan
         return replace(found, worst=replace(found.worst, upper=upper))
 
-    monkeypatch.setattr(inverting, "bound_all", spoilt)
+    monkeypatch.setattr(Inversions, "bounded", spoilt)
     rows = on("max-eps", "--max-angle", 30, "--max-incomplete", 1)
     assert [(row["status"] == "not-converged", float(row["eps_max"]) > 0) for row in rows] == [
         (i == 1, i != 1) for i in range(4)

@@ -1,11 +1,10 @@
 """A setting is declared once: the command line, the library, their errors and the help are made from it."""
 
-import csv
 import os
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,23 +17,15 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import attrcert
-from attrcert.attacks import ATTACKS
-from attrcert.attacks.euclidean import EuclideanAttack
-from attrcert.attributions import ATTRIBUTIONS
-from attrcert.attributions.gradient import Saliency
 from attrcert.catalogue import families
 from attrcert.cli import options
-from attrcert.columns import COLUMNS, METRIC_COLUMNS, Column
 from attrcert.errors import AttrcertError, UsageError
-from attrcert.linalg.maps import ColumnScaled
 from attrcert.loading.architectures import softplus_mlp
-from attrcert.metrics import METRICS, register
 from attrcert.saved.records import render
-from attrcert.settings.commands import COMMANDS, Command, task_of
-from attrcert.settings.declared import METHOD, Settings, declared, setting, spelt
+from attrcert.settings.commands import COMMANDS, task_of
+from attrcert.settings.declared import declared, spelt
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import BoundConfig, settings_of
-from attrcert.vocabulary import Guarantee
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
 
@@ -269,125 +260,6 @@ def test_the_catalogue_lists_every_setting_with_its_commands():
     for command in COMMANDS.values():
         for task in command.tasks:
             assert {spelt(name, how) for name, how in settings_of(task).items()} <= set(found)
-
-
-# from outside
-
-
-@dataclass(frozen=True)
-class Halved(Saliency):
-    """Half of the gradient."""
-
-    def value(self, f, x, y, draws=None):
-        return super().value(f, x, y, draws) / 2
-
-    def explain(self, f, x, y, draws=None):
-        whole = super().explain(f, x, y, draws)
-        return replace(
-            whole, value=whole.value / 2, jacobian=ColumnScaled(whole.jacobian, torch.full_like(whole.value, 0.5))
-        )
-
-
-@dataclass(frozen=True)
-class Again(EuclideanAttack):
-    """The Euclidean attack under another name."""
-
-
-@pytest.fixture
-def registered(monkeypatch):
-    monkeypatch.setattr(ATTRIBUTIONS, "_members", dict(ATTRIBUTIONS._members))
-    monkeypatch.setattr(ATTACKS, "_members", dict(ATTACKS._members))
-    ATTRIBUTIONS.register("halved", Halved)
-    ATTACKS.register("again", Again)
-
-
-def test_an_attribution_and_an_attack_from_outside_are_known_everywhere(registered):
-    done = program(
-        "attack",
-        "--attribution",
-        "halved",
-        "--attack",
-        "again,euclidean",
-        "--limit",
-        2,
-        "--steps",
-        2,
-        "--format",
-        "csv",
-    )
-    assert done.code == 0, done.err
-    assert {(row["attribution"], row["attack"]) for row in done.rows} == {("halved", "again"), ("halved", "euclidean")}
-    assert done.rows[0]["T_hat_e"] == done.rows[1]["T_hat_e"]
-    found = families()
-    assert "halved" in [entry["name"] for entry in found["attributions"]]
-    assert {"name": "again", "meaning": "The Euclidean attack under another name.", "reference": ""} in found["attacks"]
-    assert "halved" in program("bound", "--attribution", "half").said
-
-
-@dataclass(frozen=True)
-class Largest:
-    """The largest difference of two entries."""
-
-    rising = True
-
-    def __call__(self, moved, original, shape):
-        return (moved - original).abs().amax(dim=1)
-
-
-def test_a_metric_from_outside_is_known_everywhere(monkeypatch, tmp_path):
-    monkeypatch.setattr(METRICS, "_members", dict(METRICS._members))
-    for held in (METRIC_COLUMNS, COLUMNS):
-        for key, value in held.items():  # put back afterwards
-            monkeypatch.setitem(held, key, value)
-    column = Column(
-        "largest", float, "largest difference of two entries", worse="up", guarantee=Guarantee.EMPIRICAL, least=0
-    )
-    register("largest", Largest, column)
-    monkeypatch.setitem(METRIC_COLUMNS, "largest", METRIC_COLUMNS.pop("largest"))  # taken away afterwards
-    out = tmp_path / "a.csv"
-    done = program(
-        "attack",
-        "--limit",
-        2,
-        "--steps",
-        2,
-        "--keep",
-        "largest",
-        "--out",
-        out,
-        "-q",
-        "--require",
-        "max(largest) <= 1000",
-    )
-    assert done.code == 0, done.err
-    assert "largest" in done.shown
-    (first, *_) = csv.DictReader(out.open())
-    assert 0 < float(first["largest"]) <= float(first["T_hat_e"])
-    assert "largest" in {entry["name"] for entry in families()["metrics"]}
-    assert "largest" in {entry["name"] for entry in families()["columns"]}
-    assert program("report", out, "-o", tmp_path / "r.html").code == 0
-    assert "largest" in (tmp_path / "r.html").read_text()
-    assert "largest" in program("attack", "--metric", "large").said
-
-
-def test_a_setting_from_outside_is_an_option_with_help_checks_and_a_value(wide, monkeypatch):
-    @dataclass(frozen=True)
-    class Own(Settings):
-        depth: int = setting(3, "How deep [in layers].", METHOD, least=1, basic=True)
-
-    heard = []
-    monkeypatch.setitem(COMMANDS, "own", Command(None, None, (Own,)))
-    run = options.command("own", example="attrcert own --depth 4")(lambda asked: heard.append(asked.part(Own).depth))
-    import typer
-    from typer.testing import CliRunner
-
-    app = typer.Typer()
-    app.command("own")(run)
-    assert "How deep [in layers]." in CliRunner().invoke(app, ["--help"]).output
-    assert CliRunner().invoke(app, ["--depth", "4"]).exit_code == 0
-    assert CliRunner().invoke(app, []).exit_code == 0
-    assert heard == [4, 3]
-    assert isinstance(CliRunner().invoke(app, ["--depth", "0"]).exception, UsageError)
 
 
 def test_no_setting_is_declared_twice_with_another_meaning():

@@ -23,10 +23,10 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 
 
 def register(column: Column, *commands: str) -> None:
-    """Declare one more column of the rows of these commands, before what every row ends with."""
+    """Declare one more column of the rows of these commands, before what every row ends with; files without it are read as they are."""
     for command in commands:
         assert all(own.name != column.name for own in COLUMNS[command]), f"{column.name} is declared twice"
-        COLUMNS[command] = with_columns(command, [column])
+        COLUMNS[command] = with_columns(command, [replace(column, added=True)])
 
 
 def with_columns(command: str, more: Sequence[Column]) -> tuple[Column, ...]:

@@ -4,7 +4,7 @@ A new column says `since` which schema it is there and is a step in `MIGRATIONS`
 `INTRODUCED`, with `SETTINGS` one higher; a command with a new name is a line in `RENAMED`. Version 1 is what attrcert 0.1 wrote.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, with_columns
@@ -13,7 +13,7 @@ SCHEMA = 2  # of the columns
 SETTINGS = 1  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
-INTRODUCED: Mapping[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
+INTRODUCED: dict[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
 
 
 def _with_correct(row: Row) -> Row:
@@ -63,15 +63,15 @@ def _writer(manifest: Mapping[str, Any]) -> str:
     return f"attrcert {named}" if isinstance(named, str) else "a later attrcert"
 
 
-def columns_at(columns: Sequence[Column], schema: int) -> tuple[Column, ...]:
-    """Those of today's columns that a schema had."""
-    return tuple(column for column in columns if column.since <= schema)
+def columns_at(columns: Sequence[Column], schema: int, header: Collection[str]) -> tuple[Column, ...]:
+    """Those of today's columns that a schema had; those that were registered from outside, where the header has them."""
+    return tuple(one for one in columns if one.since <= schema and (not one.added or one.name in header))
 
 
 def schema_of(header: Sequence[str], columns: Sequence[Column]) -> int | None:
     """The latest schema in which these columns have this header."""
     names = list(header)
-    fitting = (s for s in range(SCHEMA, 0, -1) if names == [column.name for column in columns_at(columns, s)])
+    fitting = (s for s in range(SCHEMA, 0, -1) if names == [column.name for column in columns_at(columns, s, names)])
     return next(fitting, None)
 
 

@@ -17,7 +17,6 @@ from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, untargeted
-from attrcert.running.evaluating.cells import bound_all
 from attrcert.running.evaluating.methods import Layout, explainer
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
@@ -74,7 +73,7 @@ class Attacks(Bounds[AttackConfig]):
         return super().explain(f, batch, logits)
 
     def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
-        bounded = bound_all(subject)
+        bounded = self.bounded(subject)
         rows: Rows = {index: [] for index in subject.batch.indices}
         for eps in self.config.perturbation.eps:
             campaign = Campaign.at(eps, subject, bounded, self.config, self.target_map)

@@ -10,7 +10,7 @@ from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.derivatives import curvature, piecewise_linear
 from attrcert.running.checks.findings import Finding, Level
-from attrcert.running.evaluating.cells import bound_all
+from attrcert.running.evaluating.cells import Bounded, bound_all
 from attrcert.running.evaluating.methods import explainer
 from attrcert.running.evaluating.proving import Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
@@ -69,8 +69,12 @@ class Bounds(Work[B]):
         explained = explainer(self.config, f.mean, self.layout).explain(f, batch.images, target, draws)
         return Subject(f, batch, self.config, self.layout, logits, target, explained, self.prover, self.other)
 
+    def bounded(self, subject: Subject) -> Bounded:
+        """The bounds of the samples; those who add one fill its cells there."""
+        return bound_all(subject)
+
     def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
         """One per eps."""
-        bounded = bound_all(subject)
+        bounded = self.bounded(subject)
         by_eps = [bounded.rows(eps) for eps in self.config.perturbation.eps]
         return {index: [rows[i] for rows in by_eps] for i, index in enumerate(subject.batch.indices)}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from attrcert.columns import Cell, Row
 from attrcert.running.evaluating.bounding import Bounds
-from attrcert.running.evaluating.cells import Bounded, bound_all
+from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.proved_inverting import largest_proved_eps
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.work import Deltas, Rows
@@ -87,7 +87,7 @@ class Inversions(Bounds[MaxEpsConfig]):
     """One row per threshold."""
 
     def rows_of(self, subject: Subject, save: Deltas | None) -> Rows:
-        bounded = bound_all(subject)
+        bounded = self.bounded(subject)
         rows: Rows = {index: [] for index in subject.batch.indices}
         lengths = subject.explained.value.double().norm(dim=1)
         for kind, threshold in self.config.thresholds.pairs:
