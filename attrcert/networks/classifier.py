@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attrcert.errors import ModelError, UsageError
 from attrcert.networks.twins import Twins
+from attrcert.vocabulary import SOFTPLUS_BETA
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Classifier:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     output: str | None = None
-    beta: float | None = None
+    beta: float | None = SOFTPLUS_BETA
 
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
