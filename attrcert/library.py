@@ -84,8 +84,7 @@ def _split(command: str, given: Mapping[str, Any], *parts: type[Settings]) -> li
         if name not in names and not any(name in task.refused for task in COMMANDS[command].tasks):
             raise unknown("setting", name, sorted(names))
     own = [{name: value for name, value in given.items() if name in declared(part)} for part in parts]
-    taken = {name for some in own for name in some}
-    return [*own, {name: value for name, value in given.items() if name not in taken}]
+    return [*own, {name: value for name, value in given.items() if not any(name in some for some in own)}]
 
 
 def _rows(run: Run, save: Deltas | None = None) -> list[Row]:

@@ -24,10 +24,6 @@ def _one_number(text: str, name: str) -> float:
     return parse_number(text, name)
 
 
-def _eps(text: str, name: str) -> float:
-    return parse_eps(parse_number(text, name))
-
-
 @dataclass(frozen=True)
 class Explanation(Settings):
     """The attribution of a class."""
@@ -46,7 +42,6 @@ class Explanation(Settings):
     )
 
     def check(self) -> None:
-        object.__setattr__(self, "target", str(self.target))
         if self.target not in ("predicted", "label") and not self.target.isdecimal():
             raise UsageError(f"--target must be predicted, label or a class number, got {self.target!r}")
 
@@ -99,7 +94,8 @@ class Perturbation(Settings):
     norm: str = setting("l2", "Norm of the perturbation; lp with --p.", METHOD, choices=tuple(NormKind), basic=True)
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
-        (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.", METHOD, read=_eps, many=True, basic=True,
+        (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.",
+        METHOD, read=parse_number, many=True, basic=True,
     )  # fmt: skip
 
     def check(self) -> None:

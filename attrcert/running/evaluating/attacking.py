@@ -130,10 +130,12 @@ class Reached:
         return (USUAL[one.map.dtype] * self.campaign.reference.map.double().norm(dim=1)).tolist()
 
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
-        figures = METRICS.make(metric, k=self.campaign.k)(
-            one.map, self.campaign.reference.map, self.campaign.problem.shape
-        )
-        return _cells_of(figures, len(one.delta))
+        return self._apart(metric, one.map, self.campaign.reference.map)
+
+    def _apart(self, metric: str, moved: Tensor, original: Tensor) -> Sequence[Cell]:
+        """How far maps are apart by a metric."""
+        figures = METRICS.make(metric, k=self.campaign.k)(moved, original, self.campaign.problem.shape)
+        return _cells_of(figures, len(moved))
 
     def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
         """How much of the way to the target map is left."""
@@ -153,8 +155,7 @@ class Reached:
             other = replace(self.campaign.problem, attribution=explainer(config, subject.f.mean, subject.layout))
             before, after = (other.maps(other.measured, delta) for delta in (torch.zeros_like(one.delta), one.delta))
             for figure in TRANSFERRED:
-                values = METRICS.make(metrics[figure], k=self.campaign.k)(after, before, self.campaign.problem.shape)
-                cells[transfer_column(name, figure)] = _cells_of(values, len(one.delta))
+                cells[transfer_column(name, figure)] = self._apart(metrics[figure], after, before)
         return cells
 
     @cached_property

@@ -62,7 +62,9 @@ class Evaluation:
         return good if good.indices else None, logits, failed + others
 
     def _read(self, indices: Sequence[int]) -> tuple[Batch | None, list[Failed]]:
-        return read(self.data.images, indices, self.shape, device=self.device, dtype=torch_dtype(self.config))
+        return read(
+            self.data.images, indices, self.shape, device=self.device, dtype=torch_dtype(self.config.arithmetic)
+        )
 
     def _seen(self, batch: Batch) -> tuple[Batch, Tensor, list[Failed]]:
         """The samples that the model makes something of, with their logits; and the others."""

@@ -19,7 +19,7 @@ from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
 from attrcert.bounds.first_order.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
-from attrcert.settings.explaining import Explanation
+from attrcert.settings.explaining import Explanation, Precision
 from attrcert.settings.tasks import BoundConfig, Task
 from attrcert.types import Attribution
 from attrcert.vocabulary import NormKind
@@ -36,8 +36,8 @@ class Layout:
     copies: int = 1
 
 
-def torch_dtype(config: Task) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, config.arithmetic.dtype)
+def torch_dtype(precision: Precision) -> torch.dtype:
+    dtype: torch.dtype = getattr(torch, precision.dtype)
     return dtype
 
 
@@ -52,7 +52,7 @@ def network_rounding(config: Task, beta: float | None) -> float:
 
 def solver(config: BoundConfig, allowance: float | None) -> TopSingularValue:
     """`allowance` is for rounding in the network; None where that is measured."""
-    rounding, bounding = ROUNDING[torch_dtype(config)] if allowance is None else allowance, config.bounding
+    rounding, bounding = ROUNDING[torch_dtype(config.arithmetic)] if allowance is None else allowance, config.bounding
     if bounding.slack < 4 * rounding:
         raise UsageError(
             f"--slack must be at least {4 * rounding:g} in {config.arithmetic.dtype} at this softplus beta, got {bounding.slack}",

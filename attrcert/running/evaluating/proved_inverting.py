@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.running.evaluating.subjects import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
@@ -30,15 +29,11 @@ def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], gu
     assert prover is not None
     x = subject.batch.images
     most = subject.config.perturbation.delta_norm.pixel_range(x[0].numel())
-
-    def at(eps: Vector) -> ProvedBound:
-        return prover(x, subject.target, [eps], subject.draws)[0]
-
     eps = guess.clamp(SMALLEST, most)
     low, below = torch.zeros_like(eps), torch.zeros_like(eps)
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
     for number in range(MOST):
-        bound = at(eps)
+        (bound,) = prover(x, subject.target, [eps], subject.draws)
         deviation, upper = allowed(bound.length.cpu()), bound.upper.cpu()
         kept = upper <= deviation
         low, below = torch.where(kept, eps, low), torch.where(kept, upper, below)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -20,8 +21,7 @@ LARGEST = 4096  # features; a matrix of that size has 64 MiB
 
 def check_jacobians(run: Run, indices: Sequence[int]) -> None:
     """What can be refused before the run."""
-    if not isinstance(run.work, Bounds):
-        raise UsageError("--save-jacobian is for attributions as they are, not for --smooth")
+    _bounds(run)
     if missing := [index for index in indices if index not in run.data.indices]:
         there = indices_text(run.data.indices)
         raise UsageError(f"--save-jacobian must name samples of the run, which are {there}, got {missing[0]}")
@@ -30,6 +30,12 @@ def check_jacobians(run: Run, indices: Sequence[int]) -> None:
         raise UsageError(
             f"--save-jacobian forms a {n} x {n} matrix; the limit is d = {LARGEST}", hint="e.g. with --resize 32"
         )
+
+
+def _bounds(run: Run) -> Bounds[Any]:
+    if not isinstance(run.work, Bounds):
+        raise UsageError("--save-jacobian is for attributions as they are, not for --smooth")
+    return run.work
 
 
 def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
@@ -47,12 +53,10 @@ def write_jacobians(run: Run, indices: Sequence[int], path: Path) -> list[str]:
 
 def _matrices(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
     """A sample's arrays by name, or why there are none."""
-    work = run.work
-    assert isinstance(work, Bounds)
     batch, logits, failed = run.usable([index])
     if batch is None:
         return {}, failed[0].message
-    explained = work.explain(run.classifier, batch, logits).explained
+    explained = _bounds(run).explain(run.classifier, batch, logits).explained
     return {
         jacobian_key(index): dense(explained.jacobian)[0].detach(),
         input_key(index): batch.images[0],

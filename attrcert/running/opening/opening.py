@@ -24,8 +24,9 @@ from attrcert.running.opening.memory import plan
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import taken
+from attrcert.settings.explaining import Precision
 from attrcert.settings.sources import DataSpec, ModelSpec
-from attrcert.settings.tasks import BoundConfig, Task
+from attrcert.settings.tasks import Task
 from attrcert.vocabulary import parse_bytes
 
 PROBED = 64
@@ -40,7 +41,7 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
     options, model, data = options or RunOptions(), model_spec(model), data_spec(data)
     if options.threads:  # from now on, of this process
         torch.set_num_threads(options.threads)
-    loaded, images, device = _load(model, data, options, torch_dtype(config))
+    loaded, images, device = _load(model, data, options, torch_dtype(config.arithmetic))
     run = prepare(loaded, images, config, options, device)
     if not (isinstance(model.checkpoint, str) and isinstance(data.dataset, str)):
         return run
@@ -51,7 +52,7 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
 
 def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
     """All checks of `attrcert doctor` on the first images."""
-    torch_type = torch_dtype(BoundConfig(dtype=dtype))
+    torch_type = torch_dtype(Precision(dtype))
     loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
@@ -116,7 +117,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     """The checks before a run, on its first samples, and what it computes together."""
     classifier = model.classifier if config.differentiates_twice else model.classifier.original()
     attribution = explainer(config, classifier.mean, Layout())
-    x, labels = first_images(data, device=device, dtype=torch_dtype(config))
+    x, labels = first_images(data, device=device, dtype=torch_dtype(config.arithmetic))
     memory = parse_bytes(options.memory) // options.sharing
     kind = _work(config)
     with classifier.prepared():
