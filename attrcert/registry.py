@@ -15,6 +15,12 @@ def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `at
     return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=did_you_mean(name, names, where))
 
 
+def imported(name: str) -> Any:
+    """`package.module:Class`."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)
+
+
 T = TypeVar("T")
 
 
@@ -55,10 +61,7 @@ class Family(Generic[T]):
     def member(self, name: str) -> type[T]:
         """The class of that name."""
         member = self._members[self.name(name)]
-        if not isinstance(member, str):
-            return member
-        module, _, attribute = member.partition(":")
-        found: type[T] = getattr(import_module(module), attribute)
+        found: type[T] = imported(member) if isinstance(member, str) else member
         return found
 
     def aliases(self, name: str) -> tuple[str, ...]:

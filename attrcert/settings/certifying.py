@@ -33,7 +33,8 @@ class Certifying(Task, ABC):
 
     def identity(self) -> dict[str, Any]:
         told = {name: value for name, value in super().identity().items() if name not in _SPREADS}
-        return {**told, "task": self.asked, "spread": self.spread, "best": self.best, "search": self.search}
+        usual = {"search": told.get("search", "smallest")}
+        return {**told, "task": self.asked, "spread": self.spread, "best": self.best, **usual}
 
     @property
     def label(self) -> str:
@@ -58,11 +59,6 @@ class Certifying(Task, ABC):
     def best(self) -> bool:
         """Whether each sample takes the best of them."""
         return False
-
-    @property
-    def search(self) -> str:
-        """How `min-radius` goes through them."""
-        return "smallest"
 
     @property
     def choosing(self) -> bool:
@@ -183,10 +179,6 @@ class MinRadiusConfig(Certifying):
     @property
     def spread(self) -> tuple[float, ...]:
         return self.grid.of(self.smoothing.smooth)
-
-    @property
-    def search(self) -> str:
-        return self.grid.search
 
     @property
     def choosing(self) -> bool:

@@ -41,17 +41,12 @@ class Smoothing(Settings):
         "unit", "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.", SMOOTHING,
     )  # fmt: skip
     rule: str = setting(
-        "tight",
-        "From length to cosine; published is false and for comparison only.",
-        SMOOTHING,
-        choices=lambda: tuple(RULES),
-    )
+        "tight", "From length to cosine; published is false and for comparison only.", SMOOTHING, choices=lambda: tuple(RULES),
+    )  # fmt: skip
     confidence: str = setting(
-        "betting",
-        "How the length is bounded from below; clt is the paper's, not a confidence bound.",
-        SMOOTHING,
-        choices=lambda: (*CONFIDENCES, CLT),
-    )
+        "betting", f"How the length is bounded from below; {CLT} is the paper's, not a confidence bound.",
+        SMOOTHING, choices=lambda: (*CONFIDENCES, CLT),
+    )  # fmt: skip
     samples: int = setting(
         1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True
     )

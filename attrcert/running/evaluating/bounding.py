@@ -22,12 +22,8 @@ from attrcert.types import Batch
 
 B = TypeVar("B", bound=BoundConfig)
 USUAL_STEPS = 60  # Krylov vectors that a sample needs at most, as a rule
-UNMEASURED = Finding(
-    "rounding",
-    Level.WARN,
-    "not measured: the model does not run in float64",
-    "a usual allowance is made for it instead",
-)
+NO_FLOAT64 = "not measured: the model does not run in float64"
+UNMEASURED = Finding("rounding", Level.WARN, NO_FLOAT64, "a usual allowance is made for it instead")
 
 
 @dataclass(frozen=True)

@@ -82,15 +82,13 @@ class Campaign:
         step_size = config.attacking.step_size
         if step_size is None and betas is not None and betas[0] != betas[1]:
             step_size = None if ATTACKS.member(name).targeted else WANDERING_STEP * self.problem.ball.eps
-        attack = ATTACKS.make(
-            name,
-            step_size=step_size,
-            k=self.k,
-            target_map=self.target_map,
-            map_weight=config.attacking.map_weight,
-            output_weight=config.attacking.output_weight,
-        )
-        return Scored(attack, config.attacking.keep, self.k) if config.attacking.keep else attack
+        own = {"step_size": step_size, "k": self.k, "target_map": self.target_map}
+        return self._scored(ATTACKS.make(name, **{**vars(config.attacking), **own}))
+
+    def _scored(self, attack: Attack) -> Attack:
+        """The best iterate is chosen by --keep where that is given."""
+        keep = self.config.attacking.keep
+        return Scored(attack, keep, self.k) if keep else attack
 
     def _attacked(self, attack: Attack, starts: Float[Tensor, "s b n"]) -> Attacked:
         return ascend(attack, self.problem, self.reference, starts, steps=self.config.attacking.steps)
@@ -121,11 +119,8 @@ class Campaign:
         """
         judge = self._made("euclidean")
         tried = [self._rescored(judge, found[name]) for name in untargeted() if name in found]
-        wandering = replace(EuclideanAttack(), step_size=WANDERING_STEP * self.problem.ball.eps)
-        wander: Attack = (
-            Scored(wandering, self.config.attacking.keep, self.k) if self.config.attacking.keep else wandering
-        )
-        tried.append(self._attacked(wander, self._starts(WORST)))
+        wandering = EuclideanAttack(step_size=WANDERING_STEP * self.problem.ball.eps)
+        tried.append(self._attacked(self._scored(wandering), self._starts(WORST)))
         tried.append(self._attacked(judge, torch.stack([one.delta for one in tried])))
         return best_of(tried)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import inf
+from math import acos, degrees, inf
 
 import torch
 from jaxtyping import Float, Int64
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from attrcert.attributions.bounded import length, make_bounding
 from attrcert.bounds.smoothed import RULES
+from attrcert.bounds.smoothed.cosine_bounds import CosineRule
 from attrcert.bounds.smoothed.lengths import CHUNK, Estimate, clt_length, lower_length, unit_noise
 from attrcert.bounds.smoothed.noise_overlap import Gaussian, Noise, UniformBall
 from attrcert.columns import Cell
@@ -167,9 +168,13 @@ class Drawing:
     def _lower(self, one: Projections) -> float:
         return lower_length(CONFIDENCES.make(self.config.smoothing.confidence), one, self.failure, self.logits.dtype)
 
+    @property
+    def rule(self) -> CosineRule:
+        return RULES.make(self.config.smoothing.rule)
+
     def cosine(self, seen: Seen, spread: float, eps: float) -> float | None:
         """What is kept within eps, if anything is."""
-        return RULES.make(self.config.smoothing.rule).cosine(seen.c, self.noise(spread).tau(eps, self.d))
+        return self.rule.cosine(seen.c, self.noise(spread).tau(eps, self.d))
 
     def _decided(self, seen: dict[float, Seen]) -> bool:
         """Whether every case is certified, or is out of reach: even if all draws left were as long as can be hoped for, the bound would
@@ -190,24 +195,22 @@ class Drawing:
         return {
             **sample_cells(self.config, self.batch.indices[i], self.batch.labels[i], *classes),
             "status": Status.OK.value,
-            "guarantee": self._guarantee().value,
+            "guarantee": (Guarantee.EMPIRICAL if smoothing.confidence == CLT else self.rule.guarantee).value,
             "noise": smoothing.smooth,
             "rule": smoothing.rule,
             "confidence": "none" if published else smoothing.confidence,
             "failure": None if published else self.config.arithmetic.failure,
         }
 
-    def _guarantee(self) -> Guarantee:
-        return (
-            Guarantee.EMPIRICAL
-            if self.config.smoothing.confidence == CLT
-            else RULES.make(self.config.smoothing.rule).guarantee
-        )
-
     def told(self, seen: Seen, spread: float) -> dict[str, Cell]:
         """The cells that say what was drawn."""
         M = seen.M if inf > seen.M else None
         return {"radius": spread, "samples": seen.samples, "C_hat": seen.estimate, "C_lower": seen.lower, "M": M}
+
+    def kept(self, cosine: float | None, spread: float, eps: float) -> dict[str, Cell]:
+        """The cells that say what is kept within eps."""
+        angle = None if cosine is None else degrees(acos(cosine)) * (1 + 1e-12)
+        return {"tau": self.noise(spread).tau(eps, self.d), "cosine": cosine, "angle_deg": angle}
 
 
 def _chunks(samples: int) -> Iterator[int]:

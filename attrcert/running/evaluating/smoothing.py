@@ -1,7 +1,7 @@
 """`bound --smooth`, `max-eps --smooth` and `min-radius`: what the draws of each sample certify."""
 
 from dataclasses import dataclass
-from math import acos, degrees, inf
+from math import inf
 
 from torch import Tensor
 
@@ -53,12 +53,7 @@ class Certificates(Work[Certifying]):
     def _at(self, drawn: Drawing, seen: Seen, spread: float, eps: float) -> dict[str, Cell]:
         """The cosine kept at eps; with a threshold, whether it was met."""
         cosine = drawn.cosine(seen, spread, eps)
-        cells: dict[str, Cell] = {
-            **drawn.told(seen, spread),
-            "tau": drawn.noise(spread).tau(eps, drawn.d),
-            "cosine": cosine,
-            "angle_deg": None if cosine is None else degrees(acos(cosine)) * (1 + 1e-12),
-        }
+        cells = {**drawn.told(seen, spread), **drawn.kept(cosine, spread, eps)}
         if self.config.smoothing.min_cosine:
             T = max(self.config.smoothing.min_cosine)
             cells |= {"threshold_kind": COSINE, "threshold": T}
@@ -80,7 +75,7 @@ class LargestEps(Certificates):
 
     def _largest(self, drawn: Drawing, seen: Seen, spread: float, T: float) -> dict[str, Cell]:
         """The largest eps at which the cosine stays at T or above."""
-        eps = drawn.noise(spread).eps(RULES.make(self.config.smoothing.rule).largest_tau(seen.c, T), drawn.d)
+        eps = drawn.noise(spread).eps(drawn.rule.largest_tau(seen.c, T), drawn.d)
         cells: dict[str, Cell] = {**drawn.told(seen, spread), "eps_max": eps if eps < inf else None}
         return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
 
@@ -102,7 +97,7 @@ class SmallestRadius(Certificates):
     def _smallest(self, drawn: Drawing, seen: dict[float, Seen], eps: float, T: float) -> dict[str, Cell]:
         """The smallest radius of the grid at which the threshold was certified; where none was, the best cosine that was."""
         cosines = {r: drawn.cosine(one, r, eps) for r, one in sorted(seen.items())}
-        if self.config.search == "descend":
+        if not self.config.choosing:  # descend
             cosines = _to_the_first_failure(cosines, T)
         passing = [r for r, cosine in cosines.items() if meets(cosine, T)]
         tried = "; ".join(f"{r:g}: {'none' if c is None else f'{c:.6g}'}" for r, c in cosines.items())
@@ -113,8 +108,7 @@ class SmallestRadius(Certificates):
             reached = {**drawn.told(seen[best], best), "cosine": cosines[best]}
             return {**cells, **reached, "status": Status.INFEASIBLE.value, "message": TO_TRY}
         r = min(passing)
-        found: dict[str, Cell] = {"radius_min": r, "cosine": known[r], "tau": drawn.noise(r).tau(eps, drawn.d)}
-        return {**cells, **drawn.told(seen[r], r), **found, "angle_deg": degrees(acos(known[r])) * (1 + 1e-12)}
+        return {**cells, "radius_min": r, **drawn.told(seen[r], r), **drawn.kept(known[r], r, eps)}
 
 
 def _reach(cells: dict[str, Cell]) -> float:

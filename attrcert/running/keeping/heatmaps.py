@@ -25,16 +25,15 @@ PICTURE, BEGINNING = "attrcert smooth", 4096  # in every picture, within so many
 
 def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
     """The maps of all usable samples, and the other samples."""
-    parts: dict[str, list[Any]] = {name: [] for name in NAMES}
+    parts: list[dict[str, list[Any]]] = []
     failed: list[Failed] = []
     assert isinstance(run.work, Certificates)
     with run.classifier.prepared():
         for start in range(0, len(run.data.indices), run.batch_size):
             batch, logits, others = run.usable(run.data.indices[start : start + run.batch_size])
             failed += others
-            for name, values in (_maps(run.work.drawing(run.classifier, batch, logits)) if batch else {}).items():
-                parts[name] += values
-    return {name: np.array(values) for name, values in parts.items()}, failed
+            parts += [_maps(run.work.drawing(run.classifier, batch, logits))] if batch else []
+    return {name: np.array([one for part in parts for one in part[name]]) for name in NAMES}, failed
 
 
 def write_maps(maps: dict[str, Any], path: Path) -> None:

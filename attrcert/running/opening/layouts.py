@@ -30,14 +30,8 @@ def layout(
         return product_seconds(f, x, f(x).argmax(1), size)
 
     if config.differentiates_twice and config.forms_matrices and options.max_hours < math.inf:
-        check_hours(
-            x[0].numel(),
-            x.element_size(),
-            seconds=seconds(min(usual, most)),
-            points=each,
-            samples=samples,
-            hours=options.max_hours,
-        )
+        n, size, each_takes = x[0].numel(), x.element_size(), seconds(min(usual, most))
+        check_hours(n, size, seconds=each_takes, points=each, samples=samples, hours=options.max_hours)
     if options.chunk or not config.differentiates_twice:
         chunk = min(options.chunk or usual, fits.chunk or options.chunk or usual)
     else:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
 from attrcert.networks.classifier import Classifier
+from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
@@ -119,7 +119,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     attribution = explainer(config, classifier.mean, Layout())
     x, labels = first_images(data, device=device, dtype=torch_dtype(config.arithmetic))
     memory = parse_bytes(options.memory) // options.sharing
-    kind = _work(config)
+    kind: type[AnyWork] = imported(config.work)
     with classifier.prepared():
         measured, findings = checks.before_run(classifier, x, labels, needs=kind.need(config))
         logits = classifier(x[:1])
@@ -154,13 +154,6 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
         ),
         model_facts=model.facts,
     )
-
-
-def _work(config: Task) -> type[AnyWork]:
-    """Who computes a task's rows."""
-    module, _, name = config.work.partition(":")
-    found: type[AnyWork] = getattr(import_module(module), name)
-    return found
 
 
 def _check_target(config: Task, classes: int) -> None:
