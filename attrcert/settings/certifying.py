@@ -33,8 +33,8 @@ class Certifying(Task, ABC):
 
     def identity(self) -> dict[str, Any]:
         told = {name: value for name, value in super().identity().items() if name not in _SPREADS}
-        usual = {"search": told.get("search", "smallest")}
-        return {**told, "task": self.asked, "spread": self.spread, "best": self.best, **usual}
+        search = told.get("search", "smallest")
+        return {**told, "task": self.asked, "spread": self.spread, "best": self.best, "search": search}
 
     @property
     def label(self) -> str:

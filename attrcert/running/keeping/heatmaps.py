@@ -29,8 +29,8 @@ def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
     failed: list[Failed] = []
     assert isinstance(run.work, Certificates)
     with run.classifier.prepared():
-        for start in range(0, len(run.data.indices), run.batch_size):
-            batch, logits, others = run.usable(run.data.indices[start : start + run.batch_size])
+        for indices in run.open_batches((), run.batch_size):
+            batch, logits, others = run.usable(indices)
             failed += others
             parts += [_maps(run.work.drawing(run.classifier, batch, logits))] if batch else []
     return {name: np.array([one for part in parts for one in part[name]]) for name in NAMES}, failed
