@@ -15,8 +15,9 @@ from attrcert.catalogue import families
 from attrcert.errors import UsageError
 from attrcert.loading.architectures import build
 from attrcert.reporting.summaries.bounds import summarise
-from attrcert.reporting.summaries.cases import LowStatistic, summarise_cases
+from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.inverses import smooth_table
+from attrcert.reporting.summaries.statistics import LowStatistic
 from attrcert.settings.certifying import CertifyConfig
 from attrcert.settings.smoothing import BEST_SPREADS
 from attrcert.vocabulary import CLT

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attrcert.columns import headlines
-from attrcert.reporting.summaries.bounds import Statistic, bound_table, summarise
+from attrcert.reporting.summaries.bounds import bound_table, summarise
+from attrcert.reporting.summaries.statistics import Statistic
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up

@@ -1,14 +1,17 @@
 """The summary of an `attack` run, as the papers' tables: per eps and attack, what was reached beside what was bounded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import fsum
+from operator import attrgetter
 
-from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Cell, Column, Row, column_named, headlines, verdicts
-from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, figures, mean, number, shown
-from attrcert.reporting.tables.text_table import TextTable
+from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Column, Row, column_named, headlines, verdicts
+from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, is_wrong, shown
+from attrcert.reporting.summaries.statistics import figures, grouped, mean, number, usable
+from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 TARGET = "target left"  # of the way to the target map, with manipulate
@@ -55,37 +58,43 @@ class AttackSummary(ByColumn):
         return self.bounds[name].mean if name in self.bounds else self.figures[name]
 
 
+Columns = dict[str, Callable[[AttackSummary], str]]
+CASE: Columns = {"eps": lambda part: f"{part.eps:.4g}", "attack": attrgetter("attack")}
+OTHERS = {  # tables of what else was measured
+    "Metrics between the maps at x and at the attacked point, means (empirical)": attrgetter("metrics"),
+    "The same perturbations measured on other attributions, means (empirical)": attrgetter("transferred"),
+}
+
+
 def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
     """Rows grouped by eps and attack, in the order in which they came; rows of failed samples have no figures."""
-    groups: dict[tuple[Cell, Cell], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["eps"], row.get("attack")), []).append(row)
+    groups = grouped(rows, lambda row: (row["eps"], row.get("attack")))
     return tuple(_group(number(eps), str(attack), group) for (eps, attack), group in groups.items())
 
 
 def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
-    usable = [row for row in rows if not str(row["status"]).startswith("error:")]
+    good = usable(rows)
     columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
     others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]
     others.append((TARGET, "target_left"))
     own = {column.name for column in COLUMNS["attack"]}
-    extra = dict.fromkeys(name for row in usable for name in row if column_named(name, "attack") and name not in own)
+    extra = dict.fromkeys(name for row in good for name in row if column_named(name, "attack") and name not in own)
     return AttackSummary(
         eps=eps,
         attack=attack,
         samples=len(rows),
         label_changed=sum(row["status"] == "label-changed" for row in rows),
-        bounds={c.name: _outside(usable, c.name, flags.get(c.name)) for c in columns if _is_deviation(c)},
-        figures={c.name: _mean(usable, c.name) for c in columns if not _is_deviation(c)},
-        looseness=_looseness(usable),
-        tightness=_mean(usable, "tightness"),
-        vacuous=sum(row.get("T_c_deg") is None for row in usable),
-        angles=sum(row.get("T_c_deg") is not None for row in usable),
-        noise=sum(_is_noise(row) for row in usable),
+        bounds={c.name: _outside(good, c.name, flags.get(c.name)) for c in columns if _is_deviation(c)},
+        figures={c.name: _mean(good, c.name) for c in columns if not _is_deviation(c)},
+        looseness=_looseness(good),
+        tightness=_mean(good, "tightness"),
+        vacuous=sum(row.get("T_c_deg") is None for row in good),
+        angles=sum(row.get("T_c_deg") is not None for row in good),
+        noise=sum(_is_noise(row) for row in good),
         status=dict(Counter(str(row["status"]) for row in rows)),
-        misclassified=sum(row.get("correct") is False for row in rows),
-        metrics={metric: mean for metric, name in others if (mean := _mean(usable, name)) is not None},
-        transferred={name: mean for name in extra if (mean := _mean(usable, name)) is not None},
+        misclassified=sum(map(is_wrong, rows)),
+        metrics={metric: mean for metric, name in others if (mean := _mean(good, name)) is not None},
+        transferred={name: mean for name in extra if (mean := _mean(good, name)) is not None},
     )
 
 
@@ -123,55 +132,32 @@ def _mean(rows: Sequence[Row], name: str) -> float | None:
 
 def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bool) -> tuple[TextTable, ...]:
     """What was reached beside what was bounded; the other metrics; and the areas over eps if asked for."""
-    tables = [_reached(summary, attacks)]
-    if any(part.metrics for part in attacks):
-        title = "Metrics between the maps at x and at the attacked point, means (empirical)"
-        tables.append(_means(title, attacks, [part.metrics for part in attacks]))
-    if any(part.transferred for part in attacks):
-        title = "The same perturbations measured on other attributions, means (empirical)"
-        tables.append(_means(title, attacks, [part.transferred for part in attacks]))
-    if auc:
-        tables.append(_areas(attacks))
-    return tuple(tables)
+    others = [_means(title, attacks, of) for title, of in OTHERS.items() if any(map(of, attacks))]
+    return (_reached(summary, attacks), *others, *([_areas(attacks)] if auc else []))
 
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
-    columns = _shown(attacks)
-    judged, proved = {bound.name for _, bound in verdicts()}, _proved()[1]
-    with_proof = proved in columns
+    columns, proved = _shown(attacks), _proved()[1]
     angles = sorted((c for c in columns if c.unit == DEGREES), key=lambda c: (not c.reached, c.rank))
-    moved = [c for c in columns if c.reached and c not in angles]
-    bounds = [c for c in columns if _is_deviation(c)]
-    lines = [
-        (
-            f"{part.eps:.4g}",
-            part.attack,
-            *(_told(part.figures[column.name], round_down) for column in moved),
-            *(_against(part.bounds[column.name]) for column in bounds),
-            _told(part.tightness, round_down),
-            *((_told(part.looseness, round_up),) if with_proof else ()),
-            *(_angle(part, column) for column in angles),
-            str(part.samples),
-        )
-        for part in attacks
-    ]
-    return TextTable(
-        title="How far attacks move the attribution, and how far the "
-        + ("first-order and proved bounds" if with_proof else "first-order bounds")
+    judged = {bound.name for _, bound in verdicts()}
+    ratios: Columns = {"T_hat_e/T_e": lambda part: told(part.tightness, round_down)}
+    if proved in columns:
+        ratios[f"{proved.title}/{proved.bounds}"] = lambda part: told(part.looseness, round_up)
+    return TextTable.of(
+        "How far attacks move the attribution, and how far the "
+        + ("first-order and proved bounds" if proved in columns else "first-order bounds")
         + " say they can",
+        attacks,
+        {
+            **CASE,
+            **{c.title: partial(_moved, c) for c in columns if c.reached and c not in angles},
+            **{c.title + " [outside]" * (c.name in judged): partial(_against, c) for c in columns if _is_deviation(c)},
+            **ratios,
+            **{c.title: partial(_angle, c) for c in angles},
+            "samples": lambda part: str(part.samples),
+        },
         facts=summary.told(),
-        header=(
-            "eps",
-            "attack",
-            *(column.title for column in moved),
-            *(f"{column.title} [outside]" if column.name in judged else column.title for column in bounds),
-            "T_hat_e/T_e",
-            *((f"{proved.title}/{proved.bounds}",) if with_proof else ()),
-            *(column.title for column in angles),
-            "samples",
-        ),
-        cells=tuple(lines),
-        notes=tuple(_notes(summary, attacks)),
+        notes=_notes(summary, attacks),
     )
 
 
@@ -179,12 +165,29 @@ def _shown(attacks: Sequence[AttackSummary]) -> list[Column]:
     return shown("attack", lambda name: any(part.mean(name) is not None for part in attacks))
 
 
-def _angle(part: AttackSummary, column: Column) -> str:
+def _moved(column: Column, part: AttackSummary) -> str:
+    return told(part.figures[column.name], round_down)
+
+
+def _against(column: Column, part: AttackSummary) -> str:
+    bound = part.bounds[column.name]
+    return told(bound.mean, round_up) + (f" [{_share(bound)}]" if bound.mean is not None and bound.compared else "")
+
+
+def _share(bound: Outside) -> str:
+    """In per cent; neither 0 nor 100 unless it is none or all."""
+    percent = 100 * bound.exceeded / bound.compared
+    if bound.exceeded and percent < 1:
+        return "<1%"
+    return ">99%" if bound.exceeded < bound.compared and percent > 99 else f"{percent:.0f}%"
+
+
+def _angle(column: Column, part: AttackSummary) -> str:
     """With the number of samples that have it, where not all that are bounded at all have."""
     counted = column.asked is None and not column.reached and part.vacuous and part.angles
     value = part.figures[column.name]
-    told = _told(value, round_down if column.reached else round_up, 3) + ("" if value is None else "°")
-    return told + (f" (n={part.angles})" if counted else "")
+    degrees = told(value, round_down if column.reached else round_up, 3) + ("" if value is None else "°")
+    return degrees + (f" (n={part.angles})" if counted else "")
 
 
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
@@ -227,14 +230,14 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
             yield f"eps {eps:.4g}: {vacuous} samples have no T_c, since T_e reaches |g|; they are in the mean of T_hat_c."
 
 
-def _means(title: str, attacks: Sequence[AttackSummary], parts: Sequence[Mapping[str, float]]) -> TextTable:
+def _means(title: str, attacks: Sequence[AttackSummary], of: Callable[[AttackSummary], dict[str, float]]) -> TextTable:
     """Of other figures that each attack reached."""
-    names = list(dict.fromkeys(name for part in parts for name in part))
-    lines = (
-        (f"{part.eps:.4g}", part.attack, *(_plain(own.get(name)) for name in names))
-        for part, own in zip(attacks, parts, strict=True)
-    )
-    return TextTable(title, ("eps", "attack", *names), tuple(lines))
+    names = dict.fromkeys(name for part in attacks for name in of(part))
+
+    def cell(name: str) -> Callable[[AttackSummary], str]:
+        return lambda part: told(of(part).get(name), plain)
+
+    return TextTable.of(title, attacks, {**CASE, **{name: cell(name) for name in names}})
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:
@@ -267,26 +270,13 @@ def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
 
 
 def _areas(attacks: Sequence[AttackSummary]) -> TextTable:
-    title = "Areas under the mean figures over eps, by the trapezoid rule (empirical)"
-    lines = ((one.attack, one.figure, _plain(one.area), _plain(one.average)) for one in areas(attacks))
-    return TextTable(title, ("attack", "figure", "area", "area / range of eps"), tuple(lines))
-
-
-def _against(bound: Outside) -> str:
-    return _told(bound.mean, round_up) + (f" [{_share(bound)}]" if bound.mean is not None and bound.compared else "")
-
-
-def _share(bound: Outside) -> str:
-    """In per cent; neither 0 nor 100 unless it is none or all."""
-    percent = 100 * bound.exceeded / bound.compared
-    if bound.exceeded and percent < 1:
-        return "<1%"
-    return ">99%" if bound.exceeded < bound.compared and percent > 99 else f"{percent:.0f}%"
-
-
-def _plain(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
-
-
-def _told(value: float | None, rounded: Callable[[float, int], str], digits: int = 4) -> str:
-    return "-" if value is None else rounded(value, digits)
+    return TextTable.of(
+        "Areas under the mean figures over eps, by the trapezoid rule (empirical)",
+        areas(attacks),
+        {
+            "attack": attrgetter("attack"),
+            "figure": attrgetter("figure"),
+            "area": lambda one: plain(one.area, 4),
+            "area / range of eps": lambda one: plain(one.average, 4),
+        },
+    )

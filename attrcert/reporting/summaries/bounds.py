@@ -1,47 +1,15 @@
 """The summary of a `bound` run: per eps, what the bounds are on average and in the tail, and what they promise."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from attrcert.columns import DEGREES, Cell, Column, Row, headlines
-from attrcert.reporting.tables.text_table import TextTable
+from attrcert.columns import DEGREES, Column, Row, headlines
+from attrcert.reporting.summaries.statistics import Statistic, figures, grouped, number, usable
+from attrcert.reporting.tables.text_table import TextTable, told
 from attrcert.vocabulary import Guarantee, Status, round_up
-
-
-@dataclass(frozen=True)
-class Statistic:
-    """Of one figure over the samples: mean, median, 95th percentile, largest; None where no sample has the figure."""
-
-    count: int
-    mean: float | None
-    median: float | None
-    p95: float | None
-    max: float | None
-
-    @staticmethod
-    def of(values: Sequence[float], *, beyond: int = 0) -> "Statistic":
-        """`beyond` samples lie above every value: they count in the percentiles, which are None where they reach them."""
-        ordered = sorted(values)
-        total = len(ordered) + beyond
-
-        def at(q: float) -> float | None:
-            place = math.ceil(q * total) - 1  # the smallest value that a share of q does not exceed
-            return ordered[place] if 0 <= place < len(ordered) else None
-
-        largest = ordered[-1] if ordered and not beyond else None
-        return Statistic(len(ordered), mean(ordered), _median(ordered, beyond), at(0.95), largest)
-
-
-def _median(ordered: Sequence[float], beyond: int) -> float | None:
-    """The middle value, or the mean of the middle two; None where a sample beyond is one of them."""
-    total = len(ordered) + beyond
-    if total == 0 or total // 2 >= len(ordered):
-        return None
-    return (ordered[(total - 1) // 2] + ordered[total // 2]) / 2
 
 
 @dataclass(frozen=True)
@@ -108,18 +76,15 @@ class Summary:
 
 def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
     """Rows grouped by eps, in the order in which they came; each sample's status is its worst over eps."""
-    groups: dict[Cell, list[Row]] = {}
-    worst: dict[Cell, str] = {}
-    wrong: set[Cell] = set()
-    for row in rows:
-        if row.get("correct") is False:
-            wrong.add(row["index"])
-        groups.setdefault(row.get("eps"), []).append(row)
-        status = str(row["status"])
-        if row["index"] not in worst or _severity(status) > _severity(worst[row["index"]]):
-            worst[row["index"]] = status
-    per_eps = tuple(_at(float(eps or 0), group) for eps, group in groups.items())
-    return Summary(facts, per_eps, dict(Counter(worst.values())), len(wrong))
+    whole = list(rows)
+    per_eps = tuple(_at(float(eps or 0), part) for eps, part in grouped(whole, lambda row: row.get("eps")).items())
+    samples = grouped(whole, lambda row: row["index"]).values()
+    worst = Counter(max((str(row["status"]) for row in sample), key=_severity) for sample in samples)
+    return Summary(facts, per_eps, dict(worst), sum(any(map(is_wrong, sample)) for sample in samples))
+
+
+def is_wrong(row: Row) -> bool:
+    return row.get("correct") is False
 
 
 def counts_text(status: Mapping[str, int], misclassified: int) -> str:
@@ -134,38 +99,25 @@ def _severity(status: str) -> int:
 
 
 def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
-    usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    ratios = [number(row["T_e"]) / number(row["T_e_attained"]) for row in usable if row.get("T_e_attained")]
+    good = usable(rows)
+    ratios = [number(row["T_e"]) / number(row["T_e_attained"]) for row in good if row.get("T_e_attained")]
     return EpsSummary(
         eps=eps,
         samples=len(rows),
         status=dict(Counter(str(row["status"]) for row in rows)),
-        misclassified=sum(row.get("correct") is False for row in rows),
-        figures={column.name: _statistic(usable, column) for column in headlines("bound")},
-        c=Statistic.of(figures(usable, "c")),
+        misclassified=sum(map(is_wrong, rows)),
+        figures={column.name: _statistic(good, column) for column in headlines("bound")},
+        c=Statistic.of(figures(good, "c")),
         looseness=Statistic.of(ratios),
-        label_lost=sum(row.get("label_kept") == "none" for row in usable),
-        winners=dict(Counter(str(row["linf_method"]) for row in usable if row.get("linf_method"))),
+        label_lost=sum(row.get("label_kept") == "none" for row in good),
+        winners=dict(Counter(str(row["linf_method"]) for row in good if row.get("linf_method"))),
     )
-
-
-def figures(rows: Sequence[Row], name: str) -> list[float]:
-    return [number(row[name]) for row in rows if row.get(name) is not None]
-
-
-def mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
 
 
 def _statistic(rows: Sequence[Row], column: Column) -> Statistic:
     """Rows that nothing bounds lie beyond every figure."""
     found = figures(rows, column.name)
     return Statistic.of(found, beyond=0 if column.lacking is None else len(rows) - len(found))
-
-
-def number(cell: Cell) -> float:
-    assert isinstance(cell, int | float)
-    return float(cell)
 
 
 def bound_table(summary: Summary) -> TextTable:
@@ -197,18 +149,18 @@ def shown(command: str, present: Callable[[str], bool]) -> list[Column]:
 
 
 def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
-    for number, column in enumerate(shown("bound", lambda name: part.figures[name].count > 0)):
+    for place, column in enumerate(shown("bound", lambda name: part.figures[name].count > 0)):
         guarantee = str(column.guarantee or "-")
-        text = _degrees if column.unit == DEGREES else _up
+        rounded = _degrees if column.unit == DEGREES else round_up
         label = column.title.removeprefix(f"{guarantee} ")  # the next cell says that
-        yield (f"{part.eps:.4g}" if not number else "", label, guarantee, *_figures(part.figures[column.name], text))
+        yield (f"{part.eps:.4g}" if not place else "", label, guarantee, *_figures(part.figures[column.name], rounded))
     if part.winners:
-        yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, _up))
+        yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, round_up))
 
 
-def _figures(statistic: Statistic, text: Callable[[float | None], str]) -> tuple[str, ...]:
-    figures = (statistic.mean, statistic.median, statistic.p95, statistic.max)
-    return (*(text(figure) for figure in figures), str(statistic.count))
+def _figures(statistic: Statistic, rounded: Callable[[float, int], str]) -> tuple[str, ...]:
+    count, *values = astuple(statistic)
+    return (*(told(value, rounded) for value in values), str(count))
 
 
 def _notes(summary: Summary) -> Iterable[str]:
@@ -240,9 +192,5 @@ def _note(column: Column) -> str:
     return column.note.format(promised)
 
 
-def _up(value: float | None) -> str:
-    return "-" if value is None else round_up(value, 4)
-
-
-def _degrees(value: float | None) -> str:
-    return "-" if value is None else f"{Decimal(value).quantize(Decimal('0.1'), ROUND_CEILING)}°"
+def _degrees(value: float, _: int) -> str:
+    return f"{Decimal(value).quantize(Decimal('0.1'), ROUND_CEILING)}°"

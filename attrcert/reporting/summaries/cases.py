@@ -1,13 +1,12 @@
 """What `max-eps`, `min-radius` and smoothing certificates found, per case: statistics of the figure, and how many samples have it."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Row
-from attrcert.reporting.summaries.bounds import Statistic, figures, mean, number
+from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, figures, grouped, mean, number, usable
 from attrcert.vocabulary import Guarantee, Status
 
 KEYS = {  # what the rows of a case share, by the figure that was asked for
@@ -15,37 +14,6 @@ KEYS = {  # what the rows of a case share, by the figure that was asked for
     "eps_max": ("radius", "threshold_kind", "threshold"),
     "radius_min": ("eps", "threshold"),
 }
-
-
-@dataclass(frozen=True)
-class LowStatistic:
-    """Of a figure that is a lower bound: mean, median, 5th percentile, least; None where no sample has the figure."""
-
-    count: int
-    mean: float | None
-    median: float | None
-    p5: float | None
-    min: float | None
-
-    @staticmethod
-    def of(values: Sequence[float], *, below: int = 0, above: int = 0) -> "LowStatistic":
-        """Samples without the figure lie below every value, or above: they count in the percentiles, which are None where they reach
-        them.
-        """
-        falling = sorted(values, reverse=True)
-        total = above + len(falling) + below
-
-        def at(place: int) -> float | None:
-            return falling[place - above] if 0 <= place - above < len(falling) else None
-
-        middle = (at((total - 1) // 2), at(total // 2))
-        return LowStatistic(
-            count=len(falling),
-            mean=mean(falling),
-            median=None if middle[0] is None or middle[1] is None else (middle[0] + middle[1]) / 2,
-            p5=at(math.ceil(0.95 * total) - 1),  # the largest value that a share of 95% does not fall below
-            min=falling[-1] if falling and not below else None,
-        )
 
 
 @dataclass(frozen=True)
@@ -93,11 +61,9 @@ def asked_for(rows: Sequence[Row]) -> str:
 def summarise_cases(rows: Sequence[Row]) -> tuple[CaseSummary, ...]:
     """Per case, without the samples that failed, in the order in which they came."""
     figure = asked_for(rows)
-    usable = [row for row in rows if not str(row["status"]).startswith("error:")]
-    groups: dict[tuple[Cell, ...], list[Row]] = {}
-    keys = tuple(key for key in KEYS[figure] if key != "radius" or not any(row.get("radii_tried") for row in usable))
-    for row in usable:
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    good = usable(rows)
+    keys = tuple(key for key in KEYS[figure] if key != "radius" or not any(row.get("radii_tried") for row in good))
+    groups = grouped(good, lambda row: tuple(row.get(key) for key in keys))
     return tuple(_summary(dict(zip(keys, case, strict=True)), figure, group) for case, group in groups.items())
 
 

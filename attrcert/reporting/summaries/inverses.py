@@ -1,11 +1,12 @@
 """The tables of `max-eps`, `min-radius` and of smoothing certificates: a line per case, what holds in words below."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from attrcert.columns import Row
-from attrcert.reporting.summaries.bounds import Statistic, Summary, counts_text, figures, number
-from attrcert.reporting.summaries.cases import CaseSummary, LowStatistic, asked_for, summarise_cases
-from attrcert.reporting.tables.text_table import TextTable
+from attrcert.reporting.summaries.bounds import Summary, counts_text
+from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.statistics import LowStatistic, figures, number
+from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
@@ -24,6 +25,10 @@ BIASED = (
     f"The paper's clt interval is not a confidence bound, being centred at an estimate that is too long: {Guarantee.EMPIRICAL}, "
     "for comparison only."
 )
+Columns = dict[str, Callable[[CaseSummary], str]]
+Parts = tuple[str, Columns, Iterable[str]]  # of a table: what it claims, its columns, the notes of its own
+LENGTH: Columns = {"C/M": lambda part: told(part.ratio, round_down, 3)}
+SAMPLES: Columns = {"samples": lambda part: str(part.samples)}
 
 
 def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
@@ -31,21 +36,18 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     guarantee = next((str(row["guarantee"]) for row in rows if row.get("guarantee")), Guarantee.FIRST_ORDER.value)
     proved = guarantee == Guarantee.PROVED
     kept = "Within eps_max no perturbation exceeds the threshold."
-    return TextTable(
-        title="The largest eps that keeps a threshold: "
+    return TextTable.of(
+        "The largest eps that keeps a threshold: "
         + ("proved bounds" if proved else "first-order estimates, not certificates"),
+        summarise_cases(rows),
+        {
+            "threshold": lambda part: str(part.case["threshold_kind"]),
+            "at most": lambda part: f"{number(part.case['threshold']):g}",
+            "guarantee": lambda _: guarantee,
+            **_statistics("eps_max", "p5", "min"),
+            **SAMPLES,
+        },
         facts=summary.told("failure"),
-        header=("threshold", "at most", "guarantee", "eps_max mean", "median", "p5", "min", "samples"),
-        cells=tuple(
-            (
-                str(part.case["threshold_kind"]),
-                f"{number(part.case['threshold']):g}",
-                guarantee,
-                *_figures(part.statistic),
-                str(part.samples),
-            )
-            for part in summarise_cases(rows)
-        ),
         notes=(
             _counts(summary),
             f"{guarantee}: {Guarantee(guarantee).meaning}. "
@@ -57,85 +59,57 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
 
 def smooth_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     """Of whichever task the rows are."""
-    make = {"cosine": _cosine_table, "eps_max": _largest_table, "radius_min": _radius_table}[asked_for(rows)]
-    return make(summary, rows)
+    claim, columns, notes = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}[asked_for(rows)](rows)
+    title = f"{claim}: NOT a certificate" if _not_certified(rows) else claim
+    facts = summary.told("failure")
+    return TextTable.of(title, summarise_cases(rows), columns, facts=facts, notes=[*_notes(summary, rows), *notes])
 
 
-def _cosine_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    parts, met = summarise_cases(rows), _met(rows)
+def _cosine(rows: Sequence[Row]) -> Parts:
+    met = _met(rows)
     threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
-    verdict = f"{met}: the cosine is " + (
-        "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
+    verdict = "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
+    columns = {
+        _spread(rows): _case("radius"),
+        "eps": _case("eps"),
+        **LENGTH,
+        **_statistics("cosine", "p5", "min"),
+        "angle mean": lambda part: told(part.angle_deg, round_up, 3) + ("" if part.angle_deg is None else "°"),
+        met: lambda part: f"{part.met}/{part.samples}",
+        **SAMPLES,
+    }
+    notes = (
+        f"{met}: the cosine is {verdict}",
+        "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
     )
-    return TextTable(
-        title=_title(rows, "The cosine that the smoothed attribution keeps within eps"),
-        facts=summary.told("failure"),
-        header=(_spread(rows), "eps", "C/M", "cosine mean", "median", "p5", "min", "angle mean", met, "samples"),
-        cells=tuple(
-            (
-                *(f"{number(part.case[key]):.4g}" for key in ("radius", "eps")),
-                _ratio(part),
-                *_figures(part.statistic),
-                "-" if part.angle_deg is None else f"{round_up(part.angle_deg, 3)}°",
-                f"{part.met}/{part.samples}",
-                str(part.samples),
-            )
-            for part in parts
-        ),
-        notes=(
-            *_notes(summary, rows),
-            verdict,
-            "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
-        ),
-    )
+    return "The cosine that the smoothed attribution keeps within eps", columns, notes
 
 
-def _largest_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    parts = summarise_cases(rows)
-    return TextTable(
-        title=_title(rows, "The largest eps within which the smoothed attribution keeps the cosine"),
-        facts=summary.told("failure"),
-        header=(_spread(rows), "cosine >=", "C/M", "eps_max mean", "median", "p5", "min", "abstained", "samples"),
-        cells=tuple(
-            (
-                f"{number(part.case['radius']):.4g}" if "radius" in part.case else "best",
-                f"{number(part.case['threshold']):.4g}",
-                _ratio(part),
-                *_figures(part.statistic),
-                _share(part, Status.ABSTAINED),
-                str(part.samples),
-            )
-            for part in parts
-        ),
-        notes=(*_notes(summary, rows), *_choices(parts, rows)),
-    )
+def _largest(rows: Sequence[Row]) -> Parts:
+    columns = {
+        _spread(rows): lambda part: _case("radius")(part) if "radius" in part.case else "best",
+        "cosine >=": _case("threshold"),
+        **LENGTH,
+        **_statistics("eps_max", "p5", "min"),
+        **_share(Status.ABSTAINED),
+        **SAMPLES,
+    }
+    claim = "The largest eps within which the smoothed attribution keeps the cosine"
+    return claim, columns, _choices(summarise_cases(rows), rows)
 
 
-def _radius_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
-    spread, parts = _spread(rows), summarise_cases(rows)
-    return TextTable(
-        title=_title(rows, f"The smallest {spread} of the grid at which the cosine is {_met(rows)} within eps"),
-        facts=summary.told("failure"),
-        header=("eps", "cosine >=", f"{spread} mean", "median", "p95", "max", "infeasible", "samples"),
-        cells=tuple(
-            (
-                *(f"{number(part.case[key]):.4g}" for key in ("eps", "threshold")),
-                *_figures(part.statistic),
-                _share(part, Status.INFEASIBLE),
-                str(part.samples),
-            )
-            for part in parts
-        ),
-        notes=(
-            *_notes(summary, rows),
-            f"Means are over the samples that have a {spread}; the others are infeasible on this grid.",
-            *_ends(rows),
-        ),
-    )
-
-
-def _title(rows: Sequence[Row], claim: str) -> str:
-    return f"{claim}: NOT a certificate" if _not_certified(rows) else claim
+def _smallest(rows: Sequence[Row]) -> Parts:
+    spread = _spread(rows)
+    columns = {
+        "eps": _case("eps"),
+        "cosine >=": _case("threshold"),
+        **_statistics(spread, "p95", "max"),
+        **_share(Status.INFEASIBLE),
+        **SAMPLES,
+    }
+    means = f"Means are over the samples that have a {spread}; the others are infeasible on this grid."
+    claim = f"The smallest {spread} of the grid at which the cosine is {_met(rows)} within eps"
+    return claim, columns, (means, *_ends(rows))
 
 
 def _not_certified(rows: Sequence[Row]) -> bool:
@@ -209,18 +183,22 @@ def _counts(summary: Summary) -> str:
     return f"{summary.samples} samples (worst status over cases): {counts}."
 
 
-def _figures(statistic: LowStatistic | Statistic) -> tuple[str, ...]:
-    """A lower figure is rounded down, an upper one up."""
-    if isinstance(statistic, LowStatistic):
-        low = (statistic.mean, statistic.median, statistic.p5, statistic.min)
-        return tuple("-" if figure is None else round_down(figure, 4) for figure in low)
-    high = (statistic.mean, statistic.median, statistic.p95, statistic.max)
-    return tuple("-" if figure is None else round_up(figure, 4) for figure in high)
+def _statistics(figure: str, *tail: str) -> Columns:
+    """Mean, median and the tail; a lower figure is rounded down, an upper one up."""
+    return {f"{figure} mean": _statistic("mean"), **{name: _statistic(name) for name in ("median", *tail)}}
 
 
-def _ratio(part: CaseSummary) -> str:
-    return "-" if part.ratio is None else round_down(part.ratio, 3)
+def _statistic(name: str) -> Callable[[CaseSummary], str]:
+    def cell(part: CaseSummary) -> str:
+        rounded = round_down if isinstance(part.statistic, LowStatistic) else round_up
+        return told(getattr(part.statistic, name), rounded)
+
+    return cell
 
 
-def _share(part: CaseSummary, status: Status) -> str:
-    return f"{part.status.get(status, 0)}/{part.samples}"
+def _case(name: str) -> Callable[[CaseSummary], str]:
+    return lambda part: plain(number(part.case[name]), 4)
+
+
+def _share(status: Status) -> Columns:
+    return {status.value: lambda part: f"{part.status.get(status, 0)}/{part.samples}"}
