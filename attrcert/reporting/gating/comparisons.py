@@ -38,20 +38,17 @@ def comparing(figure: Figure, term: Comparison, column: Column) -> Callable[[Cel
     value = term.value
     if value is None:
         if column.kind is not bool:
-            raise figure.error(
-                f"{column.name} holds {KINDS[column.kind]}: compare it with something",
-                term.place,
-                f"e.g. {column.name} == ...",
-            )
+            told = f"{column.name} holds {KINDS[column.kind]}: compare it with something"
+            raise figure.error(told, f"e.g. {column.name} == ...", term.place)
         return lambda cell: cell is True
     if column.kind in (int, float):
         if value.number is None:
-            raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", term.place)
+            raise figure.error(f"{column.name} holds numbers, and {value.text!r} is none", place=term.place)
         limit = value.number
         digits = len(value.text.lower().partition("e")[0].replace(".", "").lstrip("-+0"))
         return lambda cell: cell is not None and _meets(float(cell), term.comparator, limit, digits)
     if term.comparator not in ("==", "!="):
-        raise figure.error(f"{column.name} holds {KINDS[column.kind]}: compare it by == or !=", term.place)
+        raise figure.error(f"{column.name} holds {KINDS[column.kind]}: compare it by == or !=", place=term.place)
     compare, word = COMPARE[term.comparator], _flag(figure, term, value.text) if column.kind is bool else value.text
     return lambda cell: cell is not None and compare(cell, word)
 
@@ -67,7 +64,7 @@ def _meets(number: float, comparator: str, limit: float, digits: int) -> bool:
 
 def _flag(figure: Figure, term: Comparison, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise figure.error(f"{term.column} is true or false, got {text!r}", term.place)
+        raise figure.error(f"{term.column} is true or false, got {text!r}", place=term.place)
     return text.lower() == "true"
 
 
@@ -81,4 +78,4 @@ def check_word(figure: Figure, term: Comparison, column: Column, table: RunTable
         return
     one_of = f", which is one of {', '.join(column.words)}" if column.words else ""
     hint = did_you_mean(text.lower(), allowed, f"there are: {some(present)}" if present else "the column is empty")
-    raise figure.error(f"no row of {table.name} has {column.name} {text!r}{one_of}", term.place, hint)
+    raise figure.error(f"no row of {table.name} has {column.name} {text!r}{one_of}", hint, term.place)

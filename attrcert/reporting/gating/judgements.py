@@ -91,7 +91,6 @@ def _observed(rule: Rule, selection: Selection, refuted: Refuted) -> Observation
     if np.isnan(value):
         raise rule.figure.error(
             f"{rule.figure.text} is not a number where bounds are infinite",
-            rule.figure.place,
             "leave out the samples without a bound: [status != vacuous]",
         )
     return Observation(

@@ -55,7 +55,7 @@ def _refusal(figure: Figure, message: str, low: float, high: float, limit: float
         hint = "every row meets the condition"
     else:
         hint = f"did you mean {limit:g}%?" if figure.statistic == "fraction" and limit >= 1 else ""
-    return figure.error(message, figure.place, hint)
+    return figure.error(message, hint)
 
 
 def possible(figure: Figure, table: RunTable) -> tuple[float, float]:
@@ -63,7 +63,7 @@ def possible(figure: Figure, table: RunTable) -> tuple[float, float]:
     reasoning = _Reasoning(figure, table)
     kept = [(term, True) for term in figure.filters]
     if not reasoning.satisfiable(kept):
-        raise figure.error("no row can be as the filter says", figure.place)
+        raise figure.error("no row can be as the filter says")
     if figure.column is not None:
         column = table.column(figure.column)
         if column is None or column.kind not in (int, float):  # the judgement says so

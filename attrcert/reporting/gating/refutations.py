@@ -12,7 +12,7 @@ import numpy as np
 
 from attrcert.columns import DEGREES, Cell, Column, declared, guarantees, verdicts
 from attrcert.reporting.gating.rules import Figure
-from attrcert.reporting.gating.selections import Selection, measured, statistic
+from attrcert.reporting.gating.selections import Selection, statistic
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Guarantee
 
@@ -105,7 +105,7 @@ class Evidence:
     def against(self, figure: Figure, selection: Selection, table: RunTable) -> tuple[Refutation, ...]:
         """Of each column that a figure's numbers come from, if any of its samples was refuted."""
         attacks = [one for one in self.tables if one.samples and one.speaks_of(table)]
-        found = (_refutation(figure, name, selection, table, attacks) for name in measured(figure) if attacks)
+        found = (_refutation(figure, name, selection, table, attacks) for name in figure.measured if attacks)
         return tuple(one for one in found if one is not None)
 
 

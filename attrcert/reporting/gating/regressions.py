@@ -43,7 +43,7 @@ def judge_allowance(
         for new, old in matched:
             here, there = _common(new, old) if pair.paired else (new, old)
             if not len(here):
-                raise figure.error(f"{new.run} and {old.run} must have a sample in common", figure.place)
+                raise figure.error(f"{new.run} and {old.run} must have a sample in common")
             check_enough(here, min_samples)
             check_enough(there, min_samples)
             alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
@@ -66,7 +66,6 @@ def _matched(
         other = pair.old if alone[0].run == pair.new.name else pair.new
         raise figure.error(
             f"{alone[0].run} has {alone[0].case or 'a case'}, and {other.name} has not",
-            figure.place,
             "a filter such as [eps=0.1] picks the cases to compare",
         )
     notes = tuple(f"{one.case} of {one.run} is not compared: the other run has it not" for one in alone)
@@ -77,20 +76,16 @@ def _sign(allowance: Allowance, table: RunTable) -> int:
     """1 where more is worse, -1 where less is."""
     figure = allowance.figure
     column = table.column(figure.column) if figure.column and figure.statistic != "std" else None
-    terms = [term for part in figure.condition for term in part]
-    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None] or int(
-        bool(terms) and all(map(_is_fault, terms))
-    )
+    faults = bool(figure.counted) and all(map(_is_fault, figure.counted))
+    known = {"up": 1, "down": -1, None: 0}[column.worse if column else None] or int(faults)
     if not (known or allowance.sign):
         raise figure.error(
             f"it is not known which way {figure.text} gets worse",
-            figure.place,
             "give a sign: +5% for at most 5% more, -5% for at most 5% less",
         )
     if known and allowance.sign not in (0, known):
         raise figure.error(
             f"{figure.text} gets worse {'upwards' if known > 0 else 'downwards'}, and the sign says the opposite",
-            figure.place,
             "leave the sign out",
         )
     return known or allowance.sign
@@ -117,7 +112,6 @@ def _observed(
     if np.isnan(difference):
         raise figure.error(
             f"{figure.text} is {now:g} and was {before:g}, of which there is no difference",
-            figure.place,
             "leave out the samples without a bound: [status != vacuous]",
         )
     low, high = _interval(allowance, new, old, paired=alone is not None)

@@ -82,8 +82,8 @@ class Figure:
     rule: str
     place: int  # of what it is a statistic of
 
-    def error(self, what: str, place: int, hint: str = "") -> RuleError:
-        return rule_error(self.rule, what, place, hint)
+    def error(self, what: str, hint: str = "", place: int | None = None) -> RuleError:
+        return rule_error(self.rule, what, self.place if place is None else place, hint)
 
     @property
     def percent(self) -> float | None:
@@ -91,14 +91,24 @@ class Figure:
         return None if self.statistic in NUMERIC + COUNTING else float(self.statistic[1:])
 
     @property
+    def measured(self) -> tuple[str, ...]:
+        """The columns that its numbers come from."""
+        return (self.column,) if self.column else tuple(dict.fromkeys(term.column for term in self.counted))
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """All that are needed to compute it."""
         return tuple(dict.fromkeys([*([self.column] if self.column else []), *(term.column for term in self.terms)]))
 
     @property
+    def counted(self) -> tuple[Comparison, ...]:
+        """The comparisons of the condition."""
+        return tuple(term for part in self.condition for term in part)
+
+    @property
     def terms(self) -> tuple[Comparison, ...]:
         """All comparisons, of the filter and of the condition."""
-        return (*self.filters, *(term for part in self.condition for term in part))
+        return (*self.filters, *self.counted)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from attrcert.columns import COLUMNS, Column, column_named
+from attrcert.columns import COLUMNS, Cell, Column, column_named
 from attrcert.reporting.gating.comparisons import KINDS, check_word, comparing
 from attrcert.reporting.gating.rules import THRESHOLDS, Comparison, Figure, RuleError
 from attrcert.saved.runfiles import Case, RunTable, case_text
@@ -69,8 +69,8 @@ def applies(figure: Figure, table: RunTable) -> bool:
     filters = [term for term in figure.filters if term.column in table.case_names]
     if not all(map(table.asked, figure.columns)) or any(_never(term, table) for term in filters):
         return False
-    keeps = [_compiled(figure, term, table) for term in filters]
-    return not keeps or any(all(keep(places[0]) for keep in keeps) for places in table.cases.values())
+    keeps = [_truths(figure, term, table) for term in filters]
+    return not keeps or any(all(keep[places[0]] for keep in keeps) for places in table.cases.values())
 
 
 def _never(term: Comparison, table: RunTable) -> bool:
@@ -83,13 +83,13 @@ def _never(term: Comparison, table: RunTable) -> bool:
 
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
     """A selection per case. A case that the filter leaves no row of, or no row with the figure, is an error: it must not pass."""
-    value = _value(figure, table)
+    values = _values(figure, table)
     found = []
     for key, rows in _admitted(figure, table, waived):
         _check_rows(figure, table, key, rows)
-        found.append(_selection(figure, table, key, rows, value))
+        found.append(_selection(figure, table, key, rows, values))
     if not found:
-        raise figure.error(f"no row of {table.name} is selected", figure.place, _present(figure, table))
+        raise figure.error(f"no row of {table.name} is selected", _present(figure, table))
     return tuple(found)
 
 
@@ -97,12 +97,12 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
     """Of the cases that have the figure, for those who look and do not judge."""
     if not all(map(table.asked, figure.columns)):
         return ()
-    value = _value(figure, table)
+    values = _values(figure, table)
     return tuple(
-        _selection(figure, table, key, rows, value)
+        _selection(figure, table, key, rows, values)
         for key, rows in _admitted(figure, table, frozenset())
-        if all(_tells_something(name, table, rows) for name in measured(figure))
-        and any(value(p) is not None for p in rows)
+        if all(_tells_something(name, table, rows) for name in figure.measured)
+        and any(values[p] is not None for p in rows)
     )
 
 
@@ -114,8 +114,8 @@ def check_asked(figure: Figure, table: RunTable) -> None:
             asking = f"--{key}" if value is True else f"`attrcert {value}`"
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
-                _place(figure, column.name),
                 f"{asking} computes it: {column.meaning}",
+                _place(figure, column.name),
             )
 
 
@@ -131,42 +131,40 @@ def _tells_something(name: str, table: RunTable, rows: Sequence[int]) -> bool:
 
 def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterator[tuple[Case, list[int]]]:
     """The cases that the filter admits, each with those of its rows that it admits and nobody waived."""
-    of_case = [_compiled(figure, term, table) for term in figure.filters if term.column in table.case_names]
-    of_row = [_compiled(figure, term, table) for term in figure.filters if term.column not in table.case_names]
+    keeps = {term: _truths(figure, term, table) for term in figure.filters}
+    of_case = [keep for term, keep in keeps.items() if term.column in table.case_names]
+    index = table.cells["index"]
     for case, places in table.cases.items():
-        if all(keep(places[0]) for keep in of_case):
-            index = table.cells["index"]
-            yield case, [p for p in places if index[p] not in waived and all(keep(p) for keep in of_row)]
+        if all(keep[places[0]] for keep in of_case):
+            yield case, [p for p in places if index[p] not in waived and all(keep[p] for keep in keeps.values())]
 
 
 def _selection(
-    figure: Figure, table: RunTable, key: Case, rows: Sequence[int], value: Callable[[int], float | None]
+    figure: Figure, table: RunTable, key: Case, rows: Sequence[int], values: Sequence[float | None]
 ) -> Selection:
-    numbers = [(place, number) for place in rows if (number := value(place)) is not None]
-    if not numbers:
-        raise figure.error(f"{figure.text} applies to no row of {_where(table, key)}", figure.place)
+    places = [place for place in rows if values[place] is not None]
+    if not places:
+        raise figure.error(f"{figure.text} applies to no row of {_where(table, key)}")
     return Selection(
-        table.name,
-        case_text(key),
-        key,
-        tuple(place for place, _ in numbers),
-        tuple(int(table.cells["index"][place] or 0) for place, _ in numbers),
-        np.array([number for _, number in numbers], dtype=np.float64),
-        sum(any(table.cells[name][place] is None for name in measured(figure)) for place, _ in numbers),
-        len(rows) - len(numbers),
+        run=table.name,
+        case=case_text(key),
+        key=key,
+        places=tuple(places),
+        indices=tuple(int(table.cells["index"][place] or 0) for place in places),
+        values=np.array([values[place] for place in places], dtype=np.float64),
+        lacking=sum(any(table.cells[name][place] is None for name in figure.measured) for place in places),
+        left_out=len(rows) - len(places),
     )
 
 
 def _check_rows(figure: Figure, table: RunTable, key: Case, rows: Sequence[int]) -> None:
     """There are rows, and no column of theirs that is needed is empty throughout."""
     if not rows:
-        raise figure.error(
-            f"no row of {_where(table, key)} is selected", figure.place, "a rule about nothing must not pass"
-        )
-    for name in measured(figure):
+        raise figure.error(f"no row of {_where(table, key)} is selected", "a rule about nothing must not pass")
+    for name in figure.measured:
         if all(table.cells[name][place] is None for place in rows):
             message = f"all {len(rows)} cells of {name} are empty in {_where(table, key)}"
-            raise figure.error(message, figure.place, _why(name, table, rows))
+            raise figure.error(message, _why(name, table, rows))
 
 
 def _where(table: RunTable, key: Case) -> str:
@@ -184,86 +182,49 @@ def _why(name: str, table: RunTable, rows: Sequence[int]) -> str:
     )
 
 
-def measured(figure: Figure) -> tuple[str, ...]:
-    """The columns that a figure's numbers come from."""
-    if figure.column is not None:
-        return (figure.column,)
-    return tuple(dict.fromkeys(term.column for part in figure.condition for term in part))
-
-
-def _value(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
-    """The number that a row gives: its cell, or 1 or 0; None where the figure does not apply, or the row failed."""
+def _values(figure: Figure, table: RunTable) -> Sequence[float | None]:
+    """The number that each row gives: its cell, or 1 or 0; None where the figure does not apply, or the row failed."""
     if figure.column is None:
-        return _met(figure, table)
-    column = _known(figure, figure.column, figure.place, table)
+        parts = [[_truths(figure, term, table) for term in part] for part in figure.condition]
+        return [_met([[truths[place] for truths in part] for part in parts]) for place in range(len(table))]
+    column, cells = _counted(figure, figure.column, figure.place, table)
     if column.kind not in (int, float):
         raise figure.error(
             f"{figure.statistic} needs a column of numbers, and {column.name} holds {KINDS[column.kind]}",
-            figure.place,
             f"fraction({column.name}{'' if column.kind is bool else ' == ...'}) counts rows",
         )
-    number = _numbers(column, table)
-    return lambda place: None if table.failed[place] else number(place)
+    return [None if failed or cell is None else float(cell) for cell, failed in zip(cells, table.failed, strict=True)]
 
 
-def _met(figure: Figure, table: RunTable) -> Callable[[int], float | None]:
-    """Whether a row meets the figure's condition."""
-    parts = [
-        [(_compiled(figure, term, table), _tells(figure, term, table)) for term in part] for part in figure.condition
-    ]
-
-    def met(place: int) -> float | None:
-        """True or unknown is true, false and unknown is false; what stays unknown is left out."""
-        unknown = False
-        for part in parts:
-            known = [holds(place) for holds, tells in part if tells(place)]
-            if all(known):
-                if len(known) == len(part):
-                    return 1.0
-                unknown = True
-        return None if unknown else 0.0
-
-    return met
+def _met(parts: Sequence[Sequence[bool | None]]) -> float | None:
+    """Whether a row meets a condition. True or unknown is true, false and unknown is false; what stays unknown is left out."""
+    if any(all(part) for part in parts):
+        return 1.0
+    return 0.0 if all(False in part for part in parts) else None
 
 
-def _tells(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
-    """Whether a row has the cell, or counts as the worst without it."""
-    column, cells = _known(figure, term.column, term.place, table), table.cells[term.column]
-    return lambda place: cells[place] is not None or (column.lacking is not None and not table.failed[place])
+def _truths(figure: Figure, term: Comparison, table: RunTable) -> Sequence[bool | None]:
+    """Whether each row meets a comparison; None where it has no such cell. What could never be met for a misspelt word is refused."""
+    column, cells = _counted(figure, term.column, term.place, table)
+    meets = comparing(figure, term, column)
+    if column.kind is str:
+        check_word(figure, term, column, table)
+    return [None if cell is None else meets(cell) for cell in cells]
 
 
-def _numbers(column: Column, table: RunTable) -> Callable[[int], float | None]:
-    """The number in a row's cell, or what a usable row without it counts as."""
-    cells, failed = table.cells[column.name], table.failed
-
-    def number(place: int) -> float | None:
-        cell = cells[place]
-        if cell is None:
-            return None if failed[place] else column.lacking
-        return float(cell)
-
-    return number
-
-
-def _known(figure: Figure, name: str, place: int, table: RunTable) -> Column:
+def _counted(figure: Figure, name: str, place: int, table: RunTable) -> tuple[Column, Sequence[Cell]]:
+    """A column with its cells, in which a usable row that lacks one because nothing bounds it counts as the worst there is."""
     column = table.column(name)
     if column is None:
         hint = did_you_mean(name, table.header, f"its columns are {', '.join(table.header)}")
-        raise figure.error(f"{table.name} has no column {name!r}", place, hint)
-    return column
-
-
-def _compiled(figure: Figure, term: Comparison, table: RunTable) -> Callable[[int], bool]:
-    """Whether a row meets a comparison. What could never be met for a misspelt word is refused."""
-    column = _known(figure, term.column, term.place, table)
-    cells = table.cells[column.name]
-    meets = comparing(figure, term, column)
-    if column.kind in (int, float):
-        number = _numbers(column, table)
-        return lambda place: meets(number(place))
-    if column.kind is str:
-        check_word(figure, term, column, table)
-    return lambda place: meets(cells[place])
+        raise figure.error(f"{table.name} has no column {name!r}", hint, place)
+    cells = table.cells[name]
+    if column.lacking is None:
+        return column, cells
+    return column, [
+        column.lacking if cell is None and not failed else cell
+        for cell, failed in zip(cells, table.failed, strict=True)
+    ]
 
 
 def _present(figure: Figure, table: RunTable) -> str:
@@ -289,11 +250,11 @@ def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
     for name in figure.columns:
         if not any(name in table.header for table in tables):
             columns = {column for table in tables for column in table.header}
-            return figure.error(f"no file has a column {name!r}", _place(figure, name), _elsewhere(name, columns))
+            return figure.error(f"no file has a column {name!r}", _elsewhere(name, columns), _place(figure, name))
     having = [table for table in tables if set(figure.columns) <= set(table.header)]
     if not having:
-        return figure.error(f"no file has all of {', '.join(figure.columns)}", figure.place)
+        return figure.error(f"no file has all of {', '.join(figure.columns)}")
     asked = [table for table in having if all(map(table.asked, figure.columns))]
     if not asked:
         check_asked(figure, having[0])
-    return figure.error("no row is selected", figure.place, _present(figure, (asked or having)[0]))
+    return figure.error("no row is selected", _present(figure, (asked or having)[0]))
