@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from attrcert.columns import guarantees
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.baselines import pair_up
-from attrcert.reporting.gating.judgements import Refuting, judge_completeness, judge_promises, judge_rule
+from attrcert.reporting.gating.judgements import Terms, judge_completeness, judge_promises, judge_rule
 from attrcert.reporting.gating.refutations import Evidence, evidence
 from attrcert.reporting.gating.regressions import judge_allowance
 from attrcert.reporting.gating.rules import Allowance, Figure, Rule, parse_allowance, parse_rule
@@ -83,21 +83,17 @@ def judge_files(paths: Sequence[Path], gate: Gate) -> Verdict:
     judgements = [*unread, *unread_baselines, *wrong_rules, *wrong_allowances]
     runs = (*tables, *baselines)
     if tables:
-        refuting = Refuting(Evidence(runs), gate.allow_refuted)
-        judgements += [_attempted(rule, tables, refuting, gate) for rule in rules]
-        if allowances and baselines:
-            judgements += _compared(allowances, tables, baselines, refuting, gate)
-        judgements += [*_promises(runs), judge_completeness(runs, gate.waived, gate.max_incomplete)]
+        terms = Terms(Evidence(runs), gate.allow_refuted, gate.waived, gate.min_samples)
+        judgements += [attempt(rule, lambda rule: judge_rule(rule, tables, terms)) for rule in rules]
+        if baselines:
+            paired = partial(pair_up, tables, baselines, gate.allow_mismatch)
+            judgements += [attempt(one, lambda one: judge_allowance(one, paired(), terms)) for one in allowances]
+        judgements += [*judge_promises(runs), judge_completeness(runs, gate.waived, gate.max_incomplete)]
     seen = {int(index or 0) for table in tables for index in table.cells["index"]}
     unused = tuple(waiver for waiver in gate.waive if waiver.index not in seen)
     allowed = (f"allowed to differ from the baseline: {', '.join(gate.allow_mismatch)}",) if gate.allow_mismatch else ()
     notes = (*_refuted(judgements), *_worth(figures, tables), *_alone(tables, baselines), *allowed)
     return Verdict(tuple(map(str, paths)), tuple(judgements), gate.waive, unused, notes, findings(runs))
-
-
-def _promises(tables: Sequence[RunTable]) -> list[Judgement]:
-    judged = judge_promises(tables)
-    return [] if judged is None else [judged]
 
 
 def _refuted(judgements: Sequence[Judgement]) -> tuple[str, ...]:
@@ -125,8 +121,9 @@ def _alone(tables: Sequence[RunTable], baselines: Sequence[RunTable]) -> tuple[s
 
 def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
     """Of rows that were just computed."""
-    refuting = Refuting(Evidence([table]))
-    judgements = (*(_attempted(rule, [table], refuting, Gate()) for rule in rules), *_promises([table]))
+    terms = Terms(Evidence([table]))
+    judged = (attempt(rule, lambda rule: judge_rule(rule, [table], terms)) for rule in rules)
+    judgements = (*judged, *judge_promises([table]))
     notes = (*_refuted(judgements), *_worth([rule.figure for rule in rules], [table]))
     return Verdict((table.name,), judgements, notes=notes, findings=findings([table]))
 
@@ -140,11 +137,6 @@ def _worth(figures: Sequence[Figure], tables: Sequence[RunTable]) -> tuple[str, 
             for guarantee in told:
                 found.setdefault(guarantee, {})[name] = None
     return tuple(f"{', '.join(names)}: {guarantee}, {guarantee.meaning}." for guarantee, names in found.items())
-
-
-def _attempted(rule: Rule, tables: Sequence[RunTable], refuting: Refuting, gate: Gate) -> Judgement:
-    judge = partial(judge_rule, rule, tables, refuting, gate.waived, gate.min_samples)
-    return attempt(rule.name, rule.demand, rule.reason, judge)
 
 
 def _parsed(demands: Sequence[Demand], parse: Callable[..., T]) -> tuple[list[T], list[Judgement]]:
@@ -167,21 +159,6 @@ def _tables(paths: Sequence[Path], figures: Sequence[Figure]) -> tuple[list[RunT
         except UsageError as error:
             bad.append(refused(str(path), "the file can be read", "", error))
     return good, bad
-
-
-def _compared(
-    allowances: Sequence[Allowance],
-    tables: Sequence[RunTable],
-    baselines: Sequence[RunTable],
-    refuting: Refuting,
-    gate: Gate,
-) -> list[Judgement]:
-    try:
-        pairs = pair_up(tables, baselines, gate.allow_mismatch)
-    except UsageError as error:
-        return [refused(one.name, one.demand, one.reason, error) for one in allowances]
-    judge = partial(judge_allowance, pairs=pairs, refuting=refuting, waived=gate.waived, min_samples=gate.min_samples)
-    return [attempt(one.name, one.demand, one.reason, partial(judge, one)) for one in allowances]
 
 
 def read_gate(path: Path) -> dict[str, Any]:

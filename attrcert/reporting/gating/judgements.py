@@ -12,22 +12,33 @@ from attrcert.reporting.gating.promises import exceeded
 from attrcert.reporting.gating.refutations import Evidence, Refutation
 from attrcert.reporting.gating.rules import Figure, Rule
 from attrcert.reporting.gating.selections import Selection, applies, no_run_has, select, statistic
-from attrcert.reporting.gating.verdicts import WORST, Judgement, Observation, Outcome, gravest
+from attrcert.reporting.gating.verdicts import WORST, Judged, Judgement, Observation, Outcome
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Status, parse_indices, round_down, round_up
 
 
 @dataclass(frozen=True)
-class Refuting:
-    """What attacks reached, and whether a rule may pass on estimates that they exceeded."""
+class Terms:
+    """What counts beside the rows: what attacks reached, whether a rule may pass on estimates that they exceeded, which samples are
+    waived, and how many there must be.
+    """
 
     evidence: Evidence
-    allowed: bool = False
+    allow_refuted: bool = False
+    waived: frozenset[int] = frozenset()
+    min_samples: int = 1
 
-    def __call__(self, figure: Figure, selection: Selection, table: RunTable) -> "Refuted":
+    def refuted(self, figure: Figure, selection: Selection, table: RunTable) -> "Refuted":
         found = self.evidence.against(figure, selection, table)
         notes = tuple(_exceeded(figure, one) for one in found)
-        return Refuted(found, notes, any(one.promised or not self.allowed for one in found))
+        return Refuted(found, notes, any(one.promised or not self.allow_refuted for one in found))
+
+    def check_enough(self, selection: Selection) -> None:
+        if len(selection) < self.min_samples:
+            where = f"{selection.run}{f' at {selection.case}' if selection.case else ''}"
+            raise UsageError(
+                f"min-samples asks for {self.min_samples} samples, and {where} has {len(selection)} with the figure"
+            )
 
 
 @dataclass(frozen=True)
@@ -58,32 +69,20 @@ def _exceeded(figure: Figure, one: Refutation) -> str:
     return f"{one}, the most on {samples}{put_in}"
 
 
-def judge_rule(
-    rule: Rule, tables: Sequence[RunTable], refuting: Refuting, waived: frozenset[int], min_samples: int
-) -> Judgement:
+def judge_rule(rule: Rule, tables: Sequence[RunTable], terms: Terms) -> Judged:
     """A rule holds if it holds in every case (eps, attack, threshold, radius) of every run that has its columns; it passes if no
     attack exceeded the figures that it holds of.
     """
     having = [table for table in tables if applies(rule.figure, table)]
     if not having:
         raise no_run_has(rule.figure, tables)
-    selections = [(one, table) for table in having for one in select(rule.figure, table, waived)]
+    selections = [(one, table) for table in having for one in select(rule.figure, table, terms.waived)]
     for table in having:
         check_can_fail(rule, table)
     for selection, _ in selections:
-        check_enough(selection, min_samples)
-    observations = tuple(_observed(rule, one, refuting(rule.figure, one, table)) for one, table in selections)
-    skipped = tuple(
-        f"{table.name} is not judged: it has no such figure or case" for table in tables if table not in having
-    )
-    outcome = gravest(one.outcome for one in observations)
-    return Judgement(rule.name, rule.demand, outcome, rule.reason, observations, notes=skipped)
-
-
-def check_enough(selection: Selection, least: int) -> None:
-    if len(selection) < least:
-        where = f"{selection.run}{f' at {selection.case}' if selection.case else ''}"
-        raise UsageError(f"min-samples asks for {least} samples, and {where} has {len(selection)} with the figure")
+        terms.check_enough(selection)
+    skipped = [f"{table.name} is not judged: it has no such figure or case" for table in tables if table not in having]
+    return [_observed(rule, one, terms.refuted(rule.figure, one, table)) for one, table in selections], skipped
 
 
 def _observed(rule: Rule, selection: Selection, refuted: Refuted) -> Observation:
@@ -157,10 +156,10 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
     observations = []
     for table in tables:
         samples: dict[int, bool] = {}
-        for index, status in zip(table.cells["index"], table.cells["status"], strict=True):
-            if int(index or 0) not in waived:
-                bad = str(status).startswith("error:") or status == Status.NOT_CONVERGED
-                samples[int(index or 0)] = samples.get(int(index or 0), False) or bad
+        for cell, status, failed in zip(table.cells["index"], table.cells["status"], table.failed, strict=True):
+            index = int(cell or 0)
+            if index not in waived:
+                samples[index] = samples.get(index, False) or failed or status == Status.NOT_CONVERGED
         missing = [index for index, bad in samples.items() if bad]
         whole = table.unfinished is None and bool(samples)
         notes = [table.unfinished] if table.unfinished else []
@@ -180,18 +179,17 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
                 figures={"observed": float(len(missing)), "limit": allowed * len(samples)},
             )
         )
-    outcome = gravest(one.outcome for one in observations)
     demand = f"the run ended, and at most {allowed:.4g} of its samples have no converged figure"
-    return Judgement("complete", demand, outcome, observations=tuple(observations))
+    return Judgement.of("complete", demand, "", observations)
 
 
-def judge_promises(tables: Sequence[RunTable]) -> Judgement | None:
+def judge_promises(tables: Sequence[RunTable]) -> tuple[Judgement, ...]:
     """None where no attack exceeded a bound that is proved or holds with confidence; no gate passes where one did."""
     counts = {table.name: count for table in tables if (count := exceeded(table))}
     if not counts:
-        return None
-    observations = tuple(
+        return ()
+    observations = [
         Observation(run, "", f"exceeded on {count} rows", Outcome.FAILED, count) for run, count in counts.items()
-    )
-    demand, notes = "no attack exceeded a proved or confidence bound", ("something is wrong: no option allows this",)
-    return Judgement("promises", demand, Outcome.FAILED, observations=observations, notes=notes)
+    ]
+    demand, notes = "no attack exceeded a proved or confidence bound", ["something is wrong: no option allows this"]
+    return (Judgement.of("promises", demand, "", observations, notes),)

@@ -9,11 +9,11 @@ import numpy as np
 from attrcert.columns import verdicts
 from attrcert.reporting.gating.baselines import Pair
 from attrcert.reporting.gating.comparisons import complies
-from attrcert.reporting.gating.judgements import Refuted, Refuting, check_enough, finite
+from attrcert.reporting.gating.judgements import Refuted, Terms, finite
 from attrcert.reporting.gating.possibilities import check_can_worsen
 from attrcert.reporting.gating.rules import Allowance, Comparison
 from attrcert.reporting.gating.selections import Selection, applies, no_run_has, quick_statistic, select, statistic
-from attrcert.reporting.gating.verdicts import WORST, Judgement, Observation, gravest
+from attrcert.reporting.gating.verdicts import WORST, Judged, Observation
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Status
 
@@ -22,9 +22,7 @@ WORK = 10_000_000  # numbers that a bootstrap draws at most; with more samples i
 SEED = 0
 
 
-def judge_allowance(
-    allowance: Allowance, pairs: Sequence[Pair], refuting: Refuting, waived: frozenset[int], min_samples: int
-) -> Judgement:
+def judge_allowance(allowance: Allowance, pairs: Sequence[Pair], terms: Terms) -> Judged:
     """The figure has not become worse than the baseline's by more than was allowed, in any case that both runs have; it passes if no
     attack exceeded the figures of either.
     """
@@ -34,23 +32,23 @@ def judge_allowance(
         raise no_run_has(figure, [table for pair in pairs for table in (pair.new, pair.old)])
     observations = []
     without = [pair.new.name for pair in pairs if pair not in having]
-    notes = tuple(f"{name} is not compared: it or its baseline has no such figure" for name in without)
+    notes = [f"{name} is not compared: it or its baseline has no such figure" for name in without]
     for pair in having:
         sign = _sign(allowance, pair.new)
         check_can_worsen(allowance, sign, pair.new)
-        matched, alone_cases = _matched(allowance, pair, waived)
+        matched, alone_cases = _matched(allowance, pair, terms.waived)
         notes += alone_cases
         for new, old in matched:
             here, there = _common(new, old) if pair.paired else (new, old)
             if not len(here):
                 raise figure.error(f"{new.run} and {old.run} must have a sample in common")
-            check_enough(here, min_samples)
-            check_enough(there, min_samples)
+            terms.check_enough(here)
+            terms.check_enough(there)
             alone = len({*new.indices, *old.indices}) - len(here) if pair.paired else None
-            refuted = refuting(figure, here, pair.new) + refuting(figure, there, pair.old).said_of("the baseline")
+            refuted = terms.refuted(figure, here, pair.new)
+            refuted += terms.refuted(figure, there, pair.old).said_of("the baseline")
             observations.append(_observed(allowance, sign, here, there, alone, refuted))
-    outcome = gravest(one.outcome for one in observations)
-    return Judgement(allowance.name, allowance.demand, outcome, allowance.reason, tuple(observations), notes=notes)
+    return observations, notes
 
 
 def _matched(

@@ -1,13 +1,15 @@
 """The verdict of a gate: what every demand came to in every case of every run, and the exit code that follows."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import TypeVar
 
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
 from attrcert.reporting.gating.refutations import Refutation
+from attrcert.reporting.gating.rules import Allowance, Rule
 from attrcert.saved.runfiles import RunTable, Warned
 
 WORST = 5  # samples that a failure names
@@ -69,6 +71,14 @@ class Judgement:
     observations: tuple[Observation, ...] = ()
     message: str = ""
     notes: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(
+        name: str, demand: str, reason: str, observations: Sequence[Observation], notes: Sequence[str] = ()
+    ) -> "Judgement":
+        """As grave as the gravest of what was observed."""
+        outcome = gravest(one.outcome for one in observations)
+        return Judgement(name, demand, outcome, reason, tuple(observations), notes=tuple(notes))
 
     @property
     def gravest(self) -> Observation | None:
@@ -134,12 +144,16 @@ class Verdict:
         return sum(one.outcome is outcome for one in self.judgements)
 
 
-def attempt(name: str, demand: str, reason: str, judge: Callable[[], Judgement]) -> Judgement:
+T = TypeVar("T", Rule, Allowance)
+Judged = tuple[Sequence[Observation], Sequence[str]]  # with notes
+
+
+def attempt(one: T, judge: Callable[[T], Judged]) -> Judgement:
     """A judgement, or why there is none."""
     try:
-        return judge()
+        return Judgement.of(one.name, one.demand, one.reason, *judge(one))
     except UsageError as error:
-        return refused(name, demand, reason, error)
+        return refused(one.name, one.demand, one.reason, error)
 
 
 def refused(name: str, demand: str, reason: str, error: UsageError) -> Judgement:
