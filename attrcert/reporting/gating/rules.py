@@ -36,7 +36,8 @@ _TOKENS = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?%?)"
     r"|(?P<text>\"[^\"]*\"|'[^']*')"
     r"|(?P<word>[A-Za-z_][\w.:+-]*)"
-    r"|(?P<sign><=|>=|==|!=|[<>=()\[\],])",
+    r"|(?P<sign><=|>=|==|!=|[<>=()\[\],])"
+    r"|(?P<other>\S)",
     re.ASCII,
 )
 
@@ -142,8 +143,7 @@ def parse_rule(text: str, *, name: str = "", reason: str = "") -> Rule:
     reader = _Reader(text)
     figure = reader.figure()
     comparator = reader.comparator(f"after {figure.text}")
-    token, limit = reader.peek, reader.limit()
-    reader.end()
+    token, limit = reader.limit()
     if token.text.endswith("%") and unit_of(figure.column or "") == DEGREES:
         raise reader.error(f"{figure.column} is in {DEGREES}, of which there is no percentage", token.place)
     return Rule(figure, comparator, limit, text, name or text, reason)
@@ -161,8 +161,7 @@ def parse_allowance(text: str, *, name: str = "", reason: str = "") -> Allowance
     """`mean(T_c_deg) 5%`, or with a sign where no direction is worse by itself: `fraction(label_kept == "none") +0.01`."""
     reader = _Reader(text)
     figure = reader.figure()
-    token, amount = reader.peek, reader.limit()
-    reader.end()
+    token, amount = reader.limit()
     sign = {"+": 1, "-": -1}.get(token.text[0], 0)
     demand = f"no worse: {text}"
     return Allowance(figure, abs(amount), token.text.endswith("%"), sign, demand, name or demand, reason)
@@ -180,20 +179,11 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text, self.place = re.sub(r"\s", " ", text), 0
-        self.tokens = list(self._tokens())
-
-    def _tokens(self) -> "list[_Token]":
-        found, place = [], 0
-        while place < len(self.text):
-            if self.text[place] == " ":
-                place += 1
-                continue
-            match = _TOKENS.match(self.text, place)
-            if match is None:
-                raise self.error(f"{self.text[place]!r} has no meaning here", place)
-            found.append(_Token(str(match.lastgroup), match.group(), place))
-            place = match.end()
-        return [*found, _Token("end", "", len(self.text))]
+        found = [_Token(str(match.lastgroup), match.group(), match.start()) for match in _TOKENS.finditer(self.text)]
+        for token in found:
+            if token.kind == "other":
+                raise self.error(f"{token.text!r} has no meaning here", token.place)
+        self.tokens = [*found, _Token("end", "", len(self.text))]
 
     def error(self, what: str, place: int, hint: str = "") -> RuleError:
         return rule_error(self.text, what, place, hint)
@@ -266,12 +256,11 @@ class _Reader:
     def _compared(self, column: _Token) -> Comparison:
         comparator = self.comparator(f"after {column.text}")
         token = self.take()
-        if token.kind == "number":
-            return Comparison(column.text, comparator, Value(token.text, self._number(token)), column.place)
-        if token.kind not in ("word", "text"):
+        if token.kind not in ("number", "word", "text"):
             raise self.expected("a number or a word", token)
-        word = token.text[1:-1] if token.kind == "text" else token.text
-        return Comparison(column.text, comparator, Value(word, None), column.place)
+        text = token.text[1:-1] if token.kind == "text" else token.text
+        number = self._number(token) if token.kind == "number" else None
+        return Comparison(column.text, comparator, Value(text, number), column.place)
 
     def column(self) -> _Token:
         token = self.take()
@@ -285,11 +274,14 @@ class _Reader:
             raise self.expected(f"one of {' '.join(COMPARATORS)} {where}", token)
         return "==" if token.text == "=" else token.text
 
-    def limit(self) -> float:
+    def limit(self) -> tuple[_Token, float]:
+        """The number that a text ends with, and how it is written."""
         token = self.take()
         if token.kind != "number":
             raise self.expected("a number", token)
-        return self._number(token)
+        number = self._number(token)
+        self.end()
+        return token, number
 
     def _number(self, token: _Token) -> float:
         numerator, _, denominator = token.text.rstrip("%").partition("/")
