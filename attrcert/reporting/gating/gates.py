@@ -1,8 +1,8 @@
 """A gate: demands from the command line and a configuration file, judged on files."""
 
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -174,15 +174,17 @@ def read_gate(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"{path} must have a table [gate]", hint='e.g. [gate], and below it require = ["p95(T_c_deg) <= 30"]'
         )
-    known = [one.name for one in fields(Gate)]
     for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known, f"it has {', '.join(known)}")
+        if key not in _FIELDS:
+            hint = did_you_mean(key, _FIELDS, f"it has {', '.join(_FIELDS)}")
             raise UsageError(f"[gate] in {path} has no key {key!r}", hint=hint)
-    return {key: _FIELDS[key](value, f"{key} in {path}", path.parent) for key, value in table.items()}
+    given = {key: _FIELDS[key](value, f"{key} in {path}") for key, value in table.items()}
+    if "baseline" in given:
+        given["baseline"] = tuple(path.parent / one for one in given["baseline"])
+    return given
 
 
-def _demands(value: Any, where: str, _: Path) -> tuple[Demand, ...]:
+def _demands(value: Any, where: str) -> tuple[Demand, ...]:
     return tuple(_demand(one, where) for one in _listed(value, where))
 
 
@@ -197,11 +199,7 @@ def _demand(one: Any, where: str) -> Demand:
     return Demand(one["rule"], one.get("name", ""), one.get("reason", ""))
 
 
-def _texts(values: Any) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
-def _waivers(value: Any, where: str, _: Path) -> tuple[Waiver, ...]:
+def _waivers(value: Any, where: str) -> tuple[Waiver, ...]:
     waivers = []
     for one in _listed(value, where):
         if isinstance(one, dict) and set(one) == {"index", "reason"}:
@@ -212,18 +210,19 @@ def _waivers(value: Any, where: str, _: Path) -> tuple[Waiver, ...]:
     return tuple(waivers)
 
 
-def _paths(value: Any, where: str, home: Path) -> tuple[Path, ...]:
-    """Relative to the configuration's folder."""
-    return tuple(
-        home / one.replace("\0", "?") for one in _words([value] if isinstance(value, str) else value, where, home)
-    )
+def _paths(value: Any, where: str) -> tuple[Path, ...]:
+    return tuple(Path(one.replace("\0", "?")) for one in _words([value] if isinstance(value, str) else value, where))
 
 
-def _words(value: Any, where: str, _: Path) -> tuple[str, ...]:
+def _words(value: Any, where: str) -> tuple[str, ...]:
     words = _listed(value, where)
     if not _texts(words):
         raise UsageError(f"{where} must be a list of texts, got {value!r}")
     return tuple(words)
+
+
+def _texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _listed(value: Any, where: str) -> list[Any]:
@@ -232,31 +231,22 @@ def _listed(value: Any, where: str) -> list[Any]:
     return value
 
 
-def _whole(value: Any, where: str, _: Path) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > 10**9:
-        raise UsageError(f"{where} must be a whole number, got {str(value)[:30]}")
-    return value
+def _scalar(what: str, fits: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
+    def read(value: Any, where: str) -> Any:
+        if not fits(value):
+            raise UsageError(f"{where} must be {what}, got {str(value)[:30]}")
+        return value
+
+    return read
 
 
-def _share(value: Any, where: str, _: Path) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise UsageError(f"{where} must be a share between 0 and 1, got {str(value)[:30]}")
-    return float(value)
-
-
-def _flag(value: Any, where: str, _: Path) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{where} must be true or false, got {str(value)[:30]}")
-    return value
-
-
-_FIELDS: Mapping[str, Callable[[Any, str, Path], Any]] = {
+_FIELDS: Mapping[str, Callable[[Any, str], Any]] = {
     "require": _demands,
     "max_regression": _demands,
     "baseline": _paths,
     "waive": _waivers,
     "allow_mismatch": _words,
-    "min_samples": _whole,
-    "max_incomplete": _share,
-    "allow_refuted": _flag,
+    "min_samples": _scalar("a whole number", lambda value: type(value) is int and abs(value) <= 10**9),
+    "max_incomplete": _scalar("a share between 0 and 1", lambda value: type(value) in (int, float) and 0 <= value <= 1),
+    "allow_refuted": _scalar("true or false", lambda value: type(value) is bool),
 }

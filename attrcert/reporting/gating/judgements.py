@@ -176,7 +176,7 @@ def judge_completeness(tables: Sequence[RunTable], waived: frozenset[int], allow
                 samples=len(samples),
                 notes=tuple(notes),
                 worst=tuple((index, "") for index in missing[:WORST]),
-                figures={"observed": float(len(missing)), "limit": allowed * len(samples)},
+                figures={"observed": float(len(missing)), "limit": float(allowed * len(samples))},
             )
         )
     demand = f"the run ended, and at most {allowed:.4g} of its samples have no converged figure"
