@@ -9,10 +9,10 @@ from attrcert.errors import UsageError
 from attrcert.reporting.gating.comparisons import complies
 from attrcert.reporting.gating.possibilities import check_can_fail
 from attrcert.reporting.gating.promises import exceeded
-from attrcert.reporting.gating.refutations import Evidence, Refutation
+from attrcert.reporting.gating.refutations import WORST, Evidence, Refutation
 from attrcert.reporting.gating.rules import Figure, Rule
 from attrcert.reporting.gating.selections import Selection, applies, no_run_has, select, statistic
-from attrcert.reporting.gating.verdicts import WORST, Judged, Judgement, Observation, Outcome
+from attrcert.reporting.gating.verdicts import Judged, Judgement, Observation, Outcome
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Status, parse_indices, round_down, round_up
 

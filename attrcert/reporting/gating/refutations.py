@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from attrcert.columns import DEGREES, Cell, Column, declared, guarantees, verdicts
+from attrcert.columns.bound import MOVED, TURNED
+from attrcert.reporting.gating.baselines import IMAGES
+from attrcert.reporting.gating.comparisons import SAME
 from attrcert.reporting.gating.rules import Figure
 from attrcert.reporting.gating.selections import Selection, statistic
 from attrcert.saved.runfiles import RunTable
@@ -19,13 +22,11 @@ from attrcert.vocabulary import Guarantee
 THRESHOLD = "threshold"  # what a figure bounds that is the size of a ball
 # what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
 MAP_ROUNDING = {"float32": 2e-6, "float64": 1e-13}
-SAME_SIZE = 1e-9  # relative: an eps as people and programs write it
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
 MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
-DATA = ("dataset_sha256", "resize", "crop", "channels")
 # where nothing was hashed
 NAMES = {"checkpoint_sha256": "checkpoint", "arch_sha256": "arch", "dataset_sha256": "dataset"}
-WORST = 5  # samples that are named
+WORST = 5  # samples that a report names
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ class _Reached:
     size: float
     place: int
     moved: float
-    turned: float | None
+    turned: float
     rounding: float
     length: float
 
     def figure(self, claim: _Claim) -> float:
-        return float(self.turned or 0) if claim.turned else self.moved
+        return self.turned if claim.turned else self.moved
 
     def excess(self, claim: _Claim) -> float:
         """By how much the claim was exceeded; 0 where rounding alone could have done it."""
@@ -104,7 +105,7 @@ class Evidence:
 
     def against(self, figure: Figure, selection: Selection, table: RunTable) -> tuple[Refutation, ...]:
         """Of each column that a figure's numbers come from, if any of its samples was refuted."""
-        attacks = [one for one in self.tables if one.samples and one.speaks_of(table)]
+        attacks = [one for one in self.tables if one.speaks_of(table)]
         found = (_refutation(figure, name, selection, table, attacks) for name in figure.measured if attacks)
         return tuple(one for one in found if one is not None)
 
@@ -118,29 +119,25 @@ class _Attacks:
     @cached_property
     def samples(self) -> Mapping[int, list[_Reached]]:
         """By index; rows that were measured on another network (--measure-on relu) are no evidence."""
-        cells = self.table.cells
         found: dict[int, list[_Reached]] = {}
-        if "T_hat_e" not in cells:
-            return {}
         usual = MAP_ROUNDING.get(str(self.table.identity.get("dtype")), MAP_ROUNDING["float32"])
-        for place in range(len(self.table)):
-            moved, size = cells["T_hat_e"][place], _cell(self.table, "eps", place)
+        for place, index in enumerate(self.table.cells["index"]):
+            moved, turned, size, length, floor = (
+                _number(self.table, name, place) for name in (MOVED, TURNED, "eps", "g_norm", "T_hat_floor")
+            )
             if moved is None or size is None or not self._comparable(place):
                 continue
-            turned, length, floor = (
-                _cell(self.table, name, place) for name in ("T_hat_c_deg", "g_norm", "T_hat_floor")
-            )
             one = _Reached(
                 source=self.table.name,
                 attack=str(_cell(self.table, "attack", place) or "attack"),
-                size=float(size),
+                size=size,
                 place=place,
-                moved=float(moved),
-                turned=None if turned is None else float(turned),
-                rounding=float(floor) / float(length) if floor and length else usual,
-                length=float(length or 0),
+                moved=moved,
+                turned=turned or 0.0,
+                rounding=floor / length if floor and length else usual,
+                length=length or 0.0,
             )
-            found.setdefault(int(cells["index"][place] or 0), []).append(one)
+            found.setdefault(int(index or 0), []).append(one)
         return found
 
     @cached_property
@@ -156,23 +153,24 @@ class _Attacks:
 
     def speaks_of(self, table: RunTable) -> bool:
         """Whether both runs are about one model and data set, as far as is known before their rows are compared."""
-        return not self._known(table) or _same(self.table.identity, table.identity)
-
-    def _known(self, table: RunTable) -> bool:
-        return bool(table.manifest and self.table.manifest)
+        return not _known(self.table, table) or _same(self.table.identity, table.identity)
 
     def on(self, table: RunTable, place: int, claim: _Claim) -> Iterator[_Reached]:
         """The attacks on the map that a row is about, inside the ball of its claim."""
         for one in self.samples.get(claim.index, ()):
-            inside = one.size <= claim.size * (1 + SAME_SIZE)
-            if inside and _same_map(self.table, one.place, table, place, known=self._known(table)):
+            if one.size <= claim.size * (1 + SAME) and _same_map(self.table, one.place, table, place):
                 yield one
+
+
+def _known(one: RunTable, other: RunTable) -> bool:
+    """Whether manifests tell if the models are the same."""
+    return bool(one.manifest and other.manifest)
 
 
 def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     """Whether two identities name one model and one data set, by hash where both have one."""
     smoothed = ("seed",) if "smooth" in str(ours.get("attribution")) else ()  # whose noise it fixes
-    for key in (*MODEL, *DATA, *smoothed):
+    for key in (*MODEL, *IMAGES, *smoothed):
         name = key if ours.get(key) and theirs.get(key) else NAMES.get(key, key)
         if name in ours and name in theirs and ours[name] != theirs[name]:
             return False
@@ -180,18 +178,17 @@ def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
     return len(builders) < 2
 
 
-def _same_map(one: RunTable, here: int, other: RunTable, there: int, *, known: bool) -> bool:
+def _same_map(one: RunTable, here: int, other: RunTable, there: int) -> bool:
     """Whether two rows are not about different maps: the attribution is told with its parameters. Where manifests do not tell whether
     the model is the same, classes and |g| do.
     """
+    known = _known(one, other)
     for name in ("attribution", "norm", "target", *(() if known else ("predicted", "label"))):
         ours, theirs = _cell(one, name, here), _cell(other, name, there)
         if ours is not None and theirs is not None and ours != theirs:
             return False
-    if known:
-        return True
-    lengths = _cell(one, "g_norm", here), _cell(other, "g_norm", there)
-    return None in lengths or math.isclose(*(float(length or 0) for length in lengths), rel_tol=SAME_LENGTH)
+    length, other_length = _number(one, "g_norm", here), _number(other, "g_norm", there)
+    return known or length is None or other_length is None or math.isclose(length, other_length, rel_tol=SAME_LENGTH)
 
 
 def _cell(table: RunTable, name: str, place: int) -> Cell:
@@ -199,18 +196,23 @@ def _cell(table: RunTable, name: str, place: int) -> Cell:
     return None if column is None else column[place]
 
 
+def _number(table: RunTable, name: str, place: int) -> float | None:
+    cell = _cell(table, name, place)
+    return None if cell is None else float(cell)
+
+
 def _claim(table: RunTable, column: Column, place: int) -> _Claim | None:
     """What a cell claims; None where it is empty or claims nothing about the moved map."""
-    cell, index = _cell(table, column.name, place), int(table.cells["index"][place] or 0)
-    if cell is None or table.failed[place]:
+    figure, index = _number(table, column.name, place), int(table.cells["index"][place] or 0)
+    if figure is None or table.failed[place]:
         return None
     if column.bounds == THRESHOLD:
-        kind, threshold = _cell(table, "threshold_kind", place), float(_cell(table, "threshold", place) or 0)
+        kind, threshold = _cell(table, "threshold_kind", place), _number(table, THRESHOLD, place) or 0.0
         if kind == "cosine-distance":
             kind, threshold = "angle", math.degrees(math.acos(1 - min(max(threshold, 0.0), 2.0)))
-        return _Claim(index, float(cell), kind == "angle", threshold) if kind in ("angle", "deviation") else None
-    size = _cell(table, "eps", place)
-    return None if size is None else _Claim(index, float(size), column.unit == DEGREES, float(cell))
+        return _Claim(index, figure, kind == "angle", threshold) if kind in ("angle", "deviation") else None
+    size = _number(table, "eps", place)
+    return None if size is None else _Claim(index, size, column.unit == DEGREES, figure)
 
 
 def _refutation(
@@ -221,13 +223,11 @@ def _refutation(
         return None
     beaten: dict[int, tuple[float, _Claim, _Reached]] = {}  # by place in the selection
     for number, place in enumerate(selection.places):
-        claim = _claim(table, column, place)
-        if claim is None:
-            continue
-        hits = [(one.excess(claim), claim, one) for part in attacks for one in part.on(table, place, claim)]
-        most = max(hits, key=lambda hit: hit[0], default=None)
-        if most is not None and most[0] > 0:
-            beaten[number] = most
+        if claim := _claim(table, column, place):
+            hits = [(one.excess(claim), claim, one) for part in attacks for one in part.on(table, place, claim)]
+            most = max(hits, key=lambda hit: hit[0], default=None)
+            if most is not None and most[0] > 0:
+                beaten[number] = most
     if not beaten:
         return None
     gravest = sorted(beaten, key=lambda number: -beaten[number][0])

@@ -11,9 +11,10 @@ from attrcert.reporting.gating.baselines import Pair
 from attrcert.reporting.gating.comparisons import complies
 from attrcert.reporting.gating.judgements import Refuted, Terms, finite
 from attrcert.reporting.gating.possibilities import check_can_worsen
+from attrcert.reporting.gating.refutations import WORST
 from attrcert.reporting.gating.rules import Allowance, Comparison
 from attrcert.reporting.gating.selections import Selection, applies, no_run_has, quick_statistic, select, statistic
-from attrcert.reporting.gating.verdicts import WORST, Judged, Observation
+from attrcert.reporting.gating.verdicts import Judged, Observation
 from attrcert.saved.runfiles import RunTable
 from attrcert.vocabulary import Status
 

@@ -12,8 +12,6 @@ from attrcert.reporting.gating.refutations import Refutation
 from attrcert.reporting.gating.rules import Allowance, Rule
 from attrcert.saved.runfiles import RunTable, Warned
 
-WORST = 5  # samples that a failure names
-
 
 class Outcome(StrEnum):
     """How a demand ended, the gravest last."""
