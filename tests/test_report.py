@@ -240,7 +240,7 @@ def test_the_page_says_how_many_of_the_rows_it_shows(report_runs, tmp_path):
 
 def test_bounds_are_rounded_up_and_reached_figures_down_in_the_table_of_samples(page, report_runs):
     rows = {(row["index"], row["eps"], row["attack"]): row for row in rows_of(report_runs / "natural.csv")}
-    at = {name: place for place, name in enumerate(page.samples.columns)}
+    at = {name: place for place, name in enumerate(column.name for column in page.samples.columns)}
     seen = 0
     for cells in page.samples.cells:
         if cells[at["run"]].text == "natural":

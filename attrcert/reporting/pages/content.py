@@ -17,6 +17,7 @@ from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.reporting.summaries.statistics import grouped
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
@@ -60,12 +61,10 @@ class Page:
     samples: SampleTable
 
 
-@dataclass(frozen=True)
-class _Run:
-    name: str
+@dataclass(frozen=True, kw_only=True)
+class _Run(RunRows):
     path: Path
     table: RunTable
-    rows: Sequence[Row]
 
     @property
     def manifest(self) -> Mapping[str, Any]:
@@ -76,25 +75,20 @@ class _Run:
         part = self.manifest.get(name)
         return part if isinstance(part, dict) else {}
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        names = self.table.identity.get("classes")
-        return tuple(map(str, names)) if isinstance(names, list) else ()
-
 
 def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, deltas: Sequence[Path] = ()) -> Page:
     """Of the CSVs; `most` rows in the table of samples, `pictures` samples in each gallery, from `deltas` or where manifests say."""
     runs = _runs(paths)
+    kinds = grouped(runs, lambda run: run.table.kind)
     shown, missing = _galleries(runs, pictures, deltas)
-    rows = [RunRows(run.name, run.table.command, run.rows, run.classes) for run in runs]
     return Page(
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
-        comparisons=tuple(_comparison(kind, like) for kind, like in _alike(runs)),
-        plots=plots(rows),
+        comparisons=tuple(_comparison(kind, like) for kind, like in kinds.items() if len(like) > 1),
+        plots=plots(runs),
         galleries=shown,
         missing=missing,
-        samples=sample_table(rows, most),
+        samples=sample_table(runs, most),
     )
 
 
@@ -108,7 +102,9 @@ def _runs(paths: Sequence[Path]) -> list[_Run]:
         if not len(table):
             raise UsageError(f"{path} has no rows to report", hint="has the run ended? --resume continues it")
         name = path.stem if stems.count(path.stem) == 1 else str(path)
-        runs.append(_Run(name, path, table, _rows(table)))
+        classes = table.identity.get("classes")
+        named = tuple(map(str, classes)) if isinstance(classes, list) else ()
+        runs.append(_Run(name, table.command, _rows(table), named, path=path, table=table))
     return runs
 
 
@@ -125,7 +121,7 @@ def _part(run: _Run) -> Part:
     identity, versions = run.table.identity, run.told("versions")
     facts = {"model": identity.get("checkpoint"), "data": identity.get("dataset"), **run.told("facts")}
     more = {
-        "command": f"attrcert {identity.get('task') or run.table.command}",
+        "command": f"attrcert {identity.get('task') or run.command}",
         "computed": run.manifest.get("ended"),
         "with": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
         "checkpoint sha256": identity.get("checkpoint_sha256"),
@@ -138,7 +134,7 @@ def _part(run: _Run) -> Part:
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
         settings=tuple((name, str(value)) for name, value in identity.items() if value is not None),
-        tables=overview_of_file(run.table.command, run.rows, run.path),
+        tables=overview_of_file(run.command, run.rows, run.path),
     )
 
 
@@ -146,7 +142,7 @@ def _promises(run: _Run) -> list[tuple[str, str]]:
     """What the figures of these rows promise, the strongest first."""
     present = {str(row["guarantee"]) for row in run.rows if row.get("guarantee")}
     told = {name for row in run.rows for name in row}
-    present |= {str(column.guarantee) for column in headlines(run.table.command) if column.name in told}
+    present |= {str(column.guarantee) for column in headlines(run.command) if column.name in told}
     return [(guarantee.value, PLAIN[guarantee]) for guarantee in Guarantee if guarantee in present]
 
 
@@ -163,14 +159,6 @@ def _warnings(run: _Run) -> list[str]:
     return found + [f"{one.check}: {one.message}" for one in run.table.warnings]
 
 
-def _alike(runs: Sequence[_Run]) -> list[tuple[str, list[_Run]]]:
-    """Runs of one command, where there are several."""
-    groups: dict[str, list[_Run]] = {}
-    for run in runs:
-        groups.setdefault(run.table.kind, []).append(run)
-    return [(command, group) for command, group in groups.items() if len(group) > 1]
-
-
 def compared(command: str) -> list[str]:
     """The figures that are put side by side: what is bounded, how often nothing is, and what was reached."""
     columns = sorted((column for column in COLUMNS[command] if column.compared), key=lambda one: one.rank)
@@ -182,7 +170,7 @@ def compared(command: str) -> list[str]:
 
 def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     """A line per case and figure, in the words of gate rules, a column per run."""
-    command = runs[0].table.command
+    command = runs[0].command
     texts = compared(command)
     figures = [parse_figure(text) for text in texts]
     lines: dict[str, dict[str, dict[str, str]]] = {}
@@ -219,7 +207,7 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
     """Pictures of the runs whose arrays are there, and which are not."""
     shown: list[Gallery] = []
     missing: list[str] = []
-    attacks = [run for run in runs if run.table.command == "attack"]
+    attacks = [run for run in runs if run.command == "attack"]
     if deltas and len(deltas) != len(attacks):
         raise UsageError(
             f"--deltas must be given for each of the {len(attacks)} attack runs, in order, got {len(deltas)}"

@@ -11,15 +11,13 @@ from markupsafe import Markup
 
 from attrcert.foreign import printable
 from attrcert.reporting.pages.content import Page
-from attrcert.reporting.pages.worst import SampleTable, Shown
+from attrcert.reporting.pages.worst import SampleTable
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.text_table import WORDS, TextTable
 
 TEMPLATES = Path(__file__).parent / "templates"
 GENERATOR = "attrcert"
 LISTED = 20  # samples in markdown
-
-
 MARKS = (f'<meta name="generator" content="{GENERATOR} ', f"<!-- {GENERATOR} report -->")  # of a page, and of markdown
 
 
@@ -45,20 +43,7 @@ def html(page: Page) -> str:
         script=Markup(script),
         script_hash=f"sha256-{digest}",
         figures=[(plot, Markup(plot.inline())) for plot in page.plots],
-        attributes=lambda cell, name: _attributes(cell, name, page.samples),
-        classes=lambda name: _classes(name, page.samples),
     )
-
-
-def _attributes(cell: Shown, name: str, samples: SampleTable) -> Markup:
-    """Classes, and the number that a cell is sorted by."""
-    words = _classes(name, samples)
-    marked = Markup(' class="{}"').format(words) if words else Markup("")
-    return marked + (Markup(' data-key="{}"').format(cell.key) if cell.key is not None else Markup(""))
-
-
-def _classes(name: str, samples: SampleTable) -> str:
-    return " ".join([*(["number"] if name in samples.numeric else []), *([] if name in samples.first else ["more"])])
 
 
 def text(page: Page) -> str:
@@ -79,12 +64,13 @@ def _paragraphs(page: Page) -> Iterable[str]:
 
 
 def _listed(samples: SampleTable) -> TextTable:
-    first = [place for place, name in enumerate(samples.columns) if name in samples.first]
     shown = samples.cells[:LISTED]
     return TextTable(
         title=f"The worst samples ({len(shown)} rows)",
-        header=tuple(samples.columns[place] for place in first),
-        cells=tuple(tuple(row[place].text for place in first) for row in shown),
+        header=tuple(column.name for column in samples.columns if column.first),
+        cells=tuple(
+            tuple(cell.text for cell, column in zip(row, samples.columns, strict=True) if column.first) for row in shown
+        ),
     )
 
 

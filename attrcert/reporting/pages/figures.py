@@ -13,6 +13,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
 from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RunRows
+from attrcert.reporting.summaries.statistics import grouped
 from attrcert.vocabulary import Guarantee, Status
 
 # on white and on black
@@ -64,23 +65,20 @@ def _scatters(runs: Sequence[RunRows]) -> Iterable[Plot | None]:
 def _against(runs: Sequence[RunRows], column: Column, name: str) -> Plot | None:
     bound, reached, promised = column.name, column.bounds, column.promised
     above = ABOVE.get(promised, ESTIMATED) if promised else ESTIMATED
-    series = {
-        label: [(x, y) for x, y in _pairs(rows, bound, reached) if x > 0 and y > 0]
-        for label, rows in _split(runs, "attack")
-    }
-    series = {label: points for label, points in series.items() if points}
+    series = {label: points[(points > 0).all(axis=1)] for label, points in _points(runs, bound, reached).items()}
+    series = {label: points for label, points in series.items() if len(points)}
     if not series:
         return None
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
         for place, (label, points) in enumerate(series.items()):
-            x, y = np.array(points).T
+            x, y = points.T
             axes.scatter(
                 x, y, s=16, alpha=0.65, label=label, color=_colour(place), marker=MARKERS[place % len(MARKERS)],
                 linewidths=0, rasterized=len(points) > RASTER,
             )  # fmt: skip
-        whole = np.array([point for points in series.values() for point in points])
+        whole = np.concatenate(list(series.values()))
         low, high = whole.min() / 1.3, whole.max() * 1.3
         axes.plot([low, high], [low, high], color=mpl.rcParams["text.color"], linewidth=1, label=f"{reached} = {bound}")
         axes.set(
@@ -157,11 +155,8 @@ def _cases(run: RunRows) -> Iterable[tuple[str, list[Row]]]:
     """Rows by what makes a bound of the run: eps, threshold, radius."""
     chosen = any(row.get("radii_tried") for row in run.rows)
     keys = ("eps", "threshold_kind", "threshold", *(() if chosen else ("radius",)))
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in run.usable:
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    for case, rows in groups.items():
-        told = dict(zip(keys, case, strict=True))
+    for case, rows in grouped(run.usable, lambda row: tuple(row.get(key) for key in keys)).items():
+        told: dict[str, Any] = dict(zip(keys, case, strict=True))
         kind = told.pop("threshold_kind") or "threshold"
         words = [
             f"{kind if key == 'threshold' else key} {value:.6g}" for key, value in told.items() if value is not None
@@ -214,10 +209,7 @@ def _curve(rows: Sequence[Row], column: Column) -> list[tuple[float, float, floa
 
 
 def _tightness(runs: Sequence[RunRows]) -> Plot | None:
-    series = {
-        label: [value for value, _ in _pairs(rows, "tightness", "tightness")] for label, rows in _split(runs, "attack")
-    }
-    series = {label: values for label, values in series.items() if values}
+    series = {label: points[:, 0] for label, points in _points(runs, "tightness").items()}
     if not series:
         return None
 
@@ -263,22 +255,15 @@ def _statuses(runs: Sequence[RunRows]) -> Plot | None:
     return Plot("status", "How the rows ended", "Rows by status.", draw, (7.2, 1.5 + 0.45 * len(counts)))
 
 
-def _split(runs: Sequence[RunRows], key: str) -> Iterable[tuple[str, list[Row]]]:
-    """Rows by run where there are several, else by the column `key`."""
-    having = [run for run in runs if any(row.get(key) is not None for row in run.rows)]
-    for run in having:
-        if len(having) > 1:
-            yield run.name, run.usable
-            continue
-        groups: dict[str, list[Row]] = {}
-        for row in run.usable:
-            groups.setdefault(str(row.get(key)), []).append(row)
-        yield from groups.items()
-
-
-def _pairs(rows: Iterable[Row], first: str, second: str) -> list[tuple[float, float]]:
-    cells = ((row.get(first), row.get(second)) for row in rows)
-    return [(float(a), float(b)) for a, b in cells if isinstance(a, int | float) and isinstance(b, int | float)]
+def _points(runs: Sequence[RunRows], *names: str) -> dict[str, np.ndarray]:
+    """Of the rows that have all of these figures, a point each: by run where several have attacks, else by attack."""
+    having = [run for run in runs if any(row.get("attack") is not None for row in run.rows)]
+    parts = {run.name: run.usable for run in having}
+    if len(having) == 1:
+        parts = grouped(having[0].usable, lambda row: str(row.get("attack")))
+    found = {label: [[row.get(name) for name in names] for row in rows] for label, rows in parts.items()}
+    full = {label: [cells for cells in lines if None not in cells] for label, lines in found.items()}
+    return {label: np.array(cells, dtype=float) for label, cells in full.items() if cells}
 
 
 def _colour(place: int) -> str:

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ import numpy as np
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
-from attrcert.reporting.pages.worst import badness, cell_text, ranking
+from attrcert.reporting.pages.worst import cell_text, worst_rows
+from attrcert.reporting.summaries.statistics import grouped
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import delta_key, input_key, jacobian_key, map_key, moved_map_key
 from attrcert.vocabulary import round_down
@@ -47,13 +48,11 @@ class Gallery:
 
 def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:
     """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
-    column = ranking("attack", rows)
-    having = [row for row in rows if _names(row) <= arrays.names]
+    having = [row for row in worst_rows("attack", rows, len(rows)) if _names(row) <= arrays.names]
     if not having:
         raise UsageError("the file has not the inputs, maps and perturbations of any of the rows")
-    order = _of_each_sample(sorted(having, key=lambda row: badness(row, column, "attack"), reverse=True))
-    least = order[each:][::-1][:each]
-    parts = [("moved most", order[:each]), ("moved least", least)]
+    order = [own[0] for own in grouped(having, lambda row: row["index"]).values()]
+    parts = [("moved most", order[:each]), ("moved least", order[each:][::-1][:each])]
     note = (
         "Red speaks for the class, blue against it, white is 0; both maps of a sample have one scale, and channels are summed. "
         "The perturbation is drawn at full contrast."
@@ -73,14 +72,6 @@ def _names(row: Row) -> set[str]:
     """The arrays that a card needs."""
     index = row.get("index")
     return {delta_key(*_case(row)), moved_map_key(*_case(row)), input_key(index), map_key(index)}
-
-
-def _of_each_sample(rows: Iterable[Row]) -> list[Row]:
-    """The first row of every sample."""
-    first: dict[object, Row] = {}
-    for row in rows:
-        first.setdefault(row["index"], row)
-    return list(first.values())
 
 
 def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, declared
 from attrcert.reporting.summaries.cases import asked_for
+from attrcert.reporting.summaries.statistics import usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 # what was reached, what was asked for, what was proved, what was estimated
@@ -29,7 +30,7 @@ def ranking(command: str, rows: Sequence[Row]) -> str:
 
 def badness(row: Row, column: str, command: str) -> tuple[int, float]:
     """Larger is worse: rows without figures first, then those that nothing bounds, those to which the figure does not apply last."""
-    if str(row["status"]).startswith("error:"):
+    if not usable([row]):
         return 3, 0.0
     known, cell = column_named(column, command), row.get(column)
     if not isinstance(cell, int | float):
@@ -53,13 +54,25 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class SampleTable:
-    """The worst rows of all runs. `first` columns are shown, the others on request; `constant` cells are the same in all rows."""
+class ShownColumn:
+    """A column; those that are `first` are shown, the others on request."""
 
-    columns: tuple[str, ...]
-    meanings: Mapping[str, str]
-    first: frozenset[str]
-    numeric: frozenset[str]
+    name: str
+    meaning: str
+    first: bool
+    numeric: bool
+
+    @property
+    def classes(self) -> str:
+        """In the page."""
+        return " ".join(word for word, said in (("number", self.numeric), ("more", not self.first)) if said)
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """The worst rows of all runs; `constant` cells are the same in all rows."""
+
+    columns: tuple[ShownColumn, ...]
     cells: tuple[tuple[Shown, ...], ...]
     constant: Mapping[str, str]
     statuses: tuple[str, ...]
@@ -77,7 +90,7 @@ class RunRows:
 
     @property
     def usable(self) -> list[Row]:
-        return [row for row in self.rows if not str(row["status"]).startswith("error:")]
+        return usable(self.rows)
 
 
 def sample_table(runs: Sequence[RunRows], most: int) -> SampleTable:
@@ -88,16 +101,14 @@ def sample_table(runs: Sequence[RunRows], most: int) -> SampleTable:
     names = [name for name in _columns(runs) if any(row.get(name) is not None for _, row in picked)]
     first = first_columns()
     same = {name for name in names if name not in first and len({str(row.get(name)) for _, row in picked}) == 1}
-    columns = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
-    cells = tuple(tuple(_shown(name, row, run) for name in columns) for run, row in picked)
+    listed = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
+    cells = tuple(tuple(_shown(name, row, run) for name in listed) for run, row in picked)
     total = sum(len(run.rows) for run in runs)
     each = " of each run" if len(runs) > 1 else ""
     return SampleTable(
-        columns=columns,
-        meanings={name: _meaning(name, runs) for name in columns},
-        first=frozenset({"run", *first}),
-        numeric=frozenset(
-            name for name, column in zip(columns, zip(*cells, strict=True), strict=True) if _numeric(column)
+        columns=tuple(
+            ShownColumn(name, _meaning(name, runs), name in ("run", *first), _numeric(column))
+            for name, column in zip(listed, zip(*cells, strict=True), strict=True)
         ),
         cells=cells,
         constant={name: _shown(name, picked[0][1], picked[0][0]).text for name in sorted(same, key=names.index)},

@@ -151,7 +151,11 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         {
             **CASE,
             **{c.title: partial(_moved, c) for c in columns if c.reached and c not in angles},
-            **{c.title + " [outside]" * (c.name in judged): partial(_against, c) for c in columns if _is_deviation(c)},
+            **{
+                f"{c.title} [outside]" if c.name in judged else c.title: partial(_against, c)
+                for c in columns
+                if _is_deviation(c)
+            },
             **ratios,
             **{c.title: partial(_angle, c) for c in angles},
             "samples": lambda part: str(part.samples),
