@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from attrcert import AttackConfig
 from attrcert.errors import AttrcertError, FileError, ResumeError
-from attrcert.saved import deltas
+from attrcert.saved import array_files
 
 STEPS = ("open", "write", "fsync", "replace", "unlink", "chmod", "ftruncate", "rmdir", "listdir", "save")
 CONFIG = AttackConfig(attack=("euclidean", "cosine"), eps=(0.1,), steps=1, restarts=0, random_draws=2)
@@ -74,7 +74,7 @@ def disturbed(runs: Runs, home: Path, system: System, **how: bool) -> BaseExcept
     with pytest.MonkeyPatch.context() as patched:
         for module in ("files", "locks"):
             patched.setattr(f"attrcert.saved.{module}.os", system)
-        patched.setattr(deltas, "save_file", system.step("save", deltas.save_file))
+        patched.setattr(array_files, "save_file", system.step("save", array_files.save_file))
         try:
             runs(home, **how)
         except (AttrcertError, Killed) as error:

@@ -1,7 +1,7 @@
 """Files of arrays that runs saved beside their rows: read an array at a time, or joined."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,9 +55,9 @@ class Arrays:
             raise UsageError(f"{name} cannot be read: {error}") from error
 
 
-def joined(paths: Sequence[Path], mark: str) -> dict[str, Any]:
+def joined(files: Iterable[Arrays]) -> dict[str, Any]:
     """The arrays of several files."""
-    return {name: arrays.stored(name) for arrays in (Arrays(path, mark) for path in paths) for name in arrays.names}
+    return {name: file.stored(name) for file in files for name in file.names}
 
 
 def check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
@@ -70,5 +70,5 @@ def check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
     Arrays(path, kind)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any], mark: str) -> None:
-    write_whole(path, lambda part: save_file(dict(arrays), part, metadata={MARK: mark}))
+def write_arrays(path: Path, arrays: Mapping[str, Any], mark: str, *, hint: str = "") -> None:
+    write_whole(path, lambda part: save_file(dict(arrays), part, metadata={MARK: mark}), hint=hint)

@@ -5,16 +5,14 @@ import stat
 from collections.abc import Collection
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from attrcert.errors import ResumeError, UsageError
-from attrcert.saved.arrays import DELTAS, MARK
-from attrcert.saved.files import PART, make_folder, remove, remove_folder, write_whole
+from attrcert.saved.array_files import Arrays, joined, write_arrays
+from attrcert.saved.arrays import DELTAS
+from attrcert.saved.files import PART, make_folder, remove, remove_folder
 from attrcert.saved.locks import Lock
 
-METADATA = {MARK: DELTAS}
 ENDS = (".safetensors", ".part", PART)  # of the names of parts; .part is what version 0.1 left of a killed run
 KEPT = "what was kept so far stays; go on with --resume once it can be written"
 
@@ -50,7 +48,7 @@ class DeltaFile(Lock):
         if self._overwrite or anew:
             remove(self.path)
             remove_folder(self.parts)
-        present = {name for file in self._files() for name in _names(file)}
+        present = {name for file in self._files() for name in file.names}
         if missing := [name for name in needed if name not in present]:
             raise ResumeError(
                 f"{self.path} lacks perturbations of finished samples, such as {missing[0]}",
@@ -63,9 +61,8 @@ class DeltaFile(Lock):
     def __call__(self, deltas: dict[str, Tensor]) -> None:
         """Keep the perturbations of a batch; a part is named by its first entry, so that a repeated batch replaces itself."""
         name = next(iter(deltas)).replace("/", ",")
-        whole = {key: delta.contiguous() for key, delta in deltas.items()}
-        part = self.parts / f"{name}.safetensors"
-        write_whole(part, lambda file: save_file(whole, file, metadata=METADATA), hint=KEPT)
+        arrays = {key: delta.contiguous().numpy() for key, delta in deltas.items()}
+        write_arrays(self.parts / f"{name}.safetensors", arrays, DELTAS, hint=KEPT)
 
     def abandon(self) -> None:
         """Remove the parts of a run that nothing can continue."""
@@ -73,15 +70,16 @@ class DeltaFile(Lock):
 
     def finish(self) -> None:
         """One file, with what an earlier finished run left in it."""
-        whole: dict[str, Tensor] = {}
-        for file in self._files():
-            whole |= _loaded(file)
-        write_whole(self.path, lambda part: save_file(whole, part, metadata=METADATA), hint=KEPT)
+        write_arrays(self.path, joined(self._files()), DELTAS, hint=KEPT)
         remove_folder(self.parts)
 
-    def _files(self) -> list[Path]:
+    def _files(self) -> list[Arrays]:
+        """What was kept so far: the whole file if there is one, then the parts."""
         whole = [self.path] if self.path.exists() else []
-        return whole + sorted(self.parts.glob("*.safetensors"))
+        try:
+            return [Arrays(path, DELTAS) for path in (*whole, *sorted(self.parts.glob("*.safetensors")))]
+        except UsageError as error:
+            raise ResumeError(error.message, hint="restore it, or use --overwrite to start anew") from error
 
 
 def _is_something_else(parts: Path) -> bool:
@@ -97,26 +95,7 @@ def _is_something_else(parts: Path) -> bool:
 
 def _is_ours(path: Path) -> bool:
     try:
-        with safe_open(path, framework="np") as file:
-            return (file.metadata() or {}).get(MARK) == DELTAS
-    except (SafetensorError, OSError):
+        Arrays(path, DELTAS)
+    except UsageError:
         return False
-
-
-def _names(path: Path) -> list[str]:
-    try:
-        with safe_open(path, framework="np") as file:
-            return list(file.keys())
-    except (SafetensorError, OSError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _loaded(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> ResumeError:
-    return ResumeError(f"{path} cannot be read: {error}", hint="restore it, or use --overwrite to start anew")
+    return True

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrcert.columns import Column, Row
 from attrcert.errors import FileError, UsageError
-from attrcert.saved.array_files import check_replaceable, joined, write_arrays
+from attrcert.saved.array_files import Arrays, check_replaceable, joined, write_arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.files import check_target, remove
 from attrcert.saved.locks import Lock
@@ -105,7 +105,7 @@ def merge(paths: Sequence[Path]) -> Merged:
         ordered,
         missing,
         _facts(tables),
-        arrays={kind: joined(found, kind) for kind, found in files.items() if found},
+        arrays={kind: joined(Arrays(file, kind) for file in found) for kind, found in files.items() if found},
     )
 
 
