@@ -5,7 +5,7 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
@@ -59,13 +59,28 @@ def cannot_write(path: Path, error: Exception, hint: str = "") -> AttrcertError:
     return (UsageError if wrong else FileError)(f"{path} cannot be written: {reason(error)}", hint=hint)
 
 
+def readable(path: Path) -> AbstractContextManager[None]:
+    """What the system refuses to read is a FileError."""
+    return _allowed(f"{path} cannot be read")
+
+
 @contextmanager
-def readable(path: Path) -> Iterator[None]:
+def _allowed(otherwise: str) -> Iterator[None]:
     """What the system refuses is a FileError: missing rights, too long a name, a disk that fails."""
     try:
         yield
     except OSError as error:
-        raise FileError(f"{path} cannot be read: {reason(error)}") from error
+        raise FileError(f"{otherwise}: {reason(error)}") from error
+
+
+@contextmanager
+def _opened(path: Path, how: int) -> Iterator[int]:
+    """The number of an open file, which a link is not followed to."""
+    target = os.open(path, how | NO_LINK, 0o666)
+    try:
+        yield target
+    finally:
+        os.close(target)
 
 
 def read_text(path: Path) -> str:
@@ -107,8 +122,7 @@ def write_text(path: Path, text: str, *, hint: str = "") -> None:
 def append(path: Path, content: bytes, *, size: int, hint: str = "") -> None:
     """Behind the `size` bytes that are there, and on the disk when this returns; a failure leaves what was there."""
     try:
-        target = os.open(path, os.O_WRONLY | os.O_APPEND | NO_LINK)
-        try:
+        with _opened(path, os.O_WRONLY | os.O_APPEND) as target:
             found = os.fstat(target).st_size
             if found != size:
                 raise FileError(
@@ -122,40 +136,31 @@ def append(path: Path, content: bytes, *, size: int, hint: str = "") -> None:
                 with suppress(OSError):
                     os.ftruncate(target, size)
                 raise
-        finally:
-            os.close(target)
     except OSError as error:
         raise cannot_write(path, error, hint) from error
 
 
 def remove(path: Path) -> None:
     """A file, if it is there."""
-    try:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-    except OSError as error:
-        raise FileError(f"{path} cannot be removed: {reason(error)}") from error
+    with _allowed(f"{path} cannot be removed"), suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def make_folder(path: Path) -> None:
     """With those above it, where it is not there."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise UsageError(f"{path} must be a folder or not be there yet", hint="choose another name") from error
-    except OSError as error:
-        raise FileError(f"the folder {path} cannot be made: {reason(error)}") from error
+    with _allowed(f"the folder {path} cannot be made"):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise UsageError(f"{path} must be a folder or not be there yet", hint="choose another name") from error
 
 
 def remove_folder(path: Path) -> None:
     """An own folder of files, if it is there."""
-    try:
-        with suppress(FileNotFoundError):
-            for name in os.listdir(path):
-                os.unlink(path / name)
-            os.rmdir(path)
-    except OSError as error:
-        raise FileError(f"the folder {path} cannot be removed: {reason(error)}") from error
+    with _allowed(f"the folder {path} cannot be removed"), suppress(FileNotFoundError):
+        for name in os.listdir(path):
+            os.unlink(path / name)
+        os.rmdir(path)
 
 
 def part_prefix(path: Path) -> str:
@@ -175,19 +180,13 @@ def _removed_on_failure(part: Path) -> Iterator[None]:
 
 def _create(part: Path) -> int:
     """An empty file that was not there, whose mode is returned."""
-    target = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINK, 0o666)
-    try:
+    with _opened(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as target:
         return stat.S_IMODE(os.fstat(target).st_mode)
-    finally:
-        os.close(target)
 
 
 def _fill(part: Path, content: bytes) -> None:
-    target = os.open(part, os.O_WRONLY | NO_LINK)
-    try:
+    with _opened(part, os.O_WRONLY) as target:
         write_all(target, content)
-    finally:
-        os.close(target)
 
 
 def write_all(target: int, content: bytes) -> None:
@@ -196,22 +195,15 @@ def write_all(target: int, content: bytes) -> None:
         left = left[os.write(target, left) :]
 
 
-def _sync(part: Path) -> None:
-    target = os.open(part, os.O_RDONLY | NO_LINK)
-    try:
+def _sync(path: Path) -> None:
+    with _opened(path, os.O_RDONLY) as target:
         os.fsync(target)
-    finally:
-        os.close(target)
 
 
 def _sync_folder(folder: Path) -> None:
     """So that a rename outlives a power cut; some file systems cannot."""
     try:
-        target = os.open(folder, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        try:
-            os.fsync(target)
-        finally:
-            os.close(target)
+        _sync(folder.resolve())
     except OSError as error:
         if error.errno not in NO_FOLDER_SYNC:
             raise
