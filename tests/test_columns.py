@@ -11,7 +11,7 @@ import attrcert as library
 from attrcert.columns import COLUMNS, declared
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.saved.records import to_csv
-from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.rowfiles import OwnRows, RowFile
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def test_a_cell_without_a_column_is_not_written(tmp_path):
     row = {"index": 0, "status": "ok", "T_e": 1.0, "T_oe": 2.0}
     with pytest.raises(AssertionError, match="no column is declared for the cells T_oe"):
         to_csv([row], COLUMNS["bound"], header=True)
-    with RowFile(tmp_path / "x.csv", "bound", {}, columns=COLUMNS["bound"], cases=({},)) as file:
+    with RowFile(tmp_path / "x.csv", OwnRows("bound", {}, COLUMNS["bound"], cases=({},))) as file:
         before = (tmp_path / "x.csv").read_bytes()
         with pytest.raises(AssertionError, match="T_oe"):
             file.append([row])

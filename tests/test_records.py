@@ -15,7 +15,7 @@ from attrcert.columns import COLUMNS, Column
 from attrcert.errors import ResumeError, UsageError
 from attrcert.foreign import printable
 from attrcert.saved.records import parse, render, to_csv
-from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.saved.schemas import SCHEMA, SETTINGS
 
 BOUND = COLUMNS["bound"]
@@ -46,7 +46,8 @@ def path(tmp_path) -> Path:
 
 
 def opened(path: Path, identity: dict = IDENTITY, **how) -> RowFile:
-    return RowFile(path, "bound", identity, columns=BOUND, cases=[{"eps": eps} for eps in IDENTITY["eps"]], **how)
+    cases = [{"eps": eps} for eps in IDENTITY["eps"]]
+    return RowFile(path, OwnRows("bound", identity, BOUND, cases), **how)
 
 
 def started(path: Path, samples: int = 3) -> RowFile:

@@ -17,7 +17,7 @@ from attrcert.saved import manifests, schemas
 from attrcert.saved.files import write_bytes
 from attrcert.saved.merging import merge
 from attrcert.saved.records import to_csv
-from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.saved.schemas import SCHEMA
 
 BOUND = COLUMNS["bound"]
@@ -31,7 +31,7 @@ def sample(index: int, **cells) -> list[dict]:
 
 
 def opened(path: Path, identity: Mapping = IDENTITY, columns: tuple[Column, ...] = BOUND, **how) -> RowFile:
-    return RowFile(path, "bound", identity, columns=columns, cases=CASES, samples=range(4), **how)
+    return RowFile(path, OwnRows("bound", identity, columns, CASES, range(4)), **how)
 
 
 def written(path: Path, samples: int = 2, *, complete: bool = True) -> Path:
@@ -83,19 +83,18 @@ def test_the_file_of_an_attack_with_two_attacks_keeps_every_row_when_it_is_resum
     assert attrcert("gate", path, "--require", "mean(T_hat_e) >= 1e-9").code == 0
 
 
-def test_a_file_of_rows_cannot_be_opened_without_saying_what_its_rows_are(path):
+def test_a_file_of_rows_cannot_be_opened_without_saying_what_its_rows_are():
     with pytest.raises(TypeError, match="columns"):
-        RowFile(path, "attack", IDENTITY, cases=CASES)  # type: ignore[call-arg]
+        OwnRows("attack", IDENTITY, cases=CASES)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="cases"):
-        RowFile(path, "attack", IDENTITY, columns=BOUND)  # type: ignore[call-arg]
-    assert not path.exists()
+        OwnRows("attack", IDENTITY, columns=BOUND)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize("cases", [CASES[:1], (*CASES, {"eps": 0.3})], ids=["fewer", "more"])
 def test_a_file_whose_samples_have_another_number_of_rows_is_refused_and_not_emptied(path, cases):
     before = written(path).read_bytes()
     with pytest.raises(ResumeError):
-        RowFile(path, "bound", IDENTITY, columns=BOUND, cases=cases, resume=True)
+        RowFile(path, OwnRows("bound", IDENTITY, BOUND, cases), resume=True)
     assert path.read_bytes() == before
 
 

@@ -14,7 +14,7 @@ from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.files import check_target, remove
 from attrcert.saved.locks import Lock
 from attrcert.saved.manifests import COMPLETE, OWN, SIZES
-from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.saved.runfiles import RunTable, read_table
 from attrcert.saved.schemas import columns_now, differing, migrated, schema_of
 from attrcert.vocabulary import parse_indices
@@ -62,9 +62,8 @@ class Merged:
     def _write(self, path: Path, homes: Mapping[str, Path], *, stale: bool, overwrite: bool) -> list[str]:
         with ExitStack() as held:
             locks = [held.enter_context(Lock(homes[kind])) for kind in self.arrays]
-            file = held.enter_context(
-                RowFile(path, self.command, self.identity, columns=self.columns, cases=({},), overwrite=overwrite)
-            )
+            rows = OwnRows(self.command, self.identity, self.columns, cases=({},))
+            file = held.enter_context(RowFile(path, rows, overwrite=overwrite))
             if stale:
                 remove(homes[JACOBIANS])
             for kind, arrays in self.arrays.items():

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,38 +31,68 @@ from attrcert.saved.schemas import schema_of
 KEPT = "the rows so far are kept; go on with --resume once it can be written"
 
 
-class RowFile(Lock):
-    """The CSV of a run and the manifest beside it; every batch is flushed, and a killed run can go on.
+@dataclass(frozen=True)
+class OwnRows:
+    """What a run writes, by which its file is known again.
 
     `identity` is what makes two runs the same run: a run is resumed only where it is equal. `cases` are what the rows of one sample
     differ in, so that it is known when a sample has all of them; `samples` are those that the run has, where that is known.
+    """
+
+    command: str
+    identity: Mapping[str, Any]
+    columns: Sequence[Column]
+    cases: Sequence[Row]
+    samples: Collection[int] | None = None
+
+    def lacks_rows(self, content: bytes) -> bool:
+        """Whether this is the file of such a run that was killed when it had written no more than the header."""
+        _, newline, rest = content.partition(b"\n")
+        known = schema_of(header_in(content), self.columns) is not None
+        return not content or (known and newline != b"" and not rest)
+
+    def check(self, rows: Sequence[Row], path: Path) -> None:
+        """Rows that this run cannot have written are refused: they are somebody's, and not thrown away."""
+        left: dict[Cell, list[Row]] = {}
+        worded = [column for column in self.columns if column.words]
+        for number, row in enumerate(rows, 2):
+            place, index = f"row {number} of {path}", row["index"]
+            if index is None or (self.samples is not None and index not in self.samples):
+                raise ResumeError(f"{place} is of sample {index}, which this run does not have", hint=MEND)
+            for column in worded:
+                _check_word(row[column.name], column, place)
+            cases = left.setdefault(index, list(self.cases))
+            case = next((case for case in cases if _fits(row, case)), None)
+            if case is None:
+                raise ResumeError(
+                    f"{place} is none of the {len(self.cases)} that this run writes for sample {index}, or one of them again",
+                    hint="did two runs write into the file? choose another --out, or --overwrite",
+                )
+            cases.remove(case)
+        if len(left) > 1 and all(left.values()):
+            raise ResumeError(
+                f"no sample in {path} has the {len(self.cases)} rows that this run writes for each",
+                hint="is it of a run with other settings? choose another --out, or --overwrite",
+            )
+
+
+class RowFile(Lock):
+    """The CSV of a run and the manifest beside it; every batch is flushed, and a killed run can go on.
 
     The manifest comes before the rows, so that none are without. It says `replacing` until all of an earlier run is gone: rows that
     are there then are not this run's. A resumed file is changed when the manifest or rows are written, not before.
     One process writes the file at a time; `close`, or the end of `with`, lets others.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        command: str,
-        identity: Mapping[str, Any],
-        *,
-        columns: Sequence[Column],
-        cases: Sequence[Row],
-        samples: Collection[int] | None = None,
-        resume: bool = False,
-        overwrite: bool = False,
-    ) -> None:
+    def __init__(self, path: Path, run: OwnRows, *, resume: bool = False, overwrite: bool = False) -> None:
         if resume and overwrite:
             raise UsageError("--resume and --overwrite exclude each other")
-        self.path, self.columns, self._cases, self._samples = path, columns, cases, samples
+        self.path, self._run = path, run
         self.rows: list[dict[str, Cell]] = []
         self.earlier: Mapping[str, Any] = {}
-        self._head, self._facts, self._state = head(command, identity), dict[str, Any](), ""
+        self._head, self._facts, self._state = head(run.command, run.identity), dict[str, Any](), ""
+        self._size, self._hash = 0, hashlib.sha256()
         self._pending: bytes | None = None
-        check_target(path)
-        check_target(self.manifest_path)
         super().__init__(path, self.manifest_path, jacobian_file(path))
         try:
             self._open(resume=resume, overwrite=overwrite)
@@ -87,7 +118,7 @@ class RowFile(Lock):
         """The rows of whole samples, in one write."""
         if self._state != RUNNING or self._pending is not None:
             self.write_manifest(self._facts, state=RUNNING)
-        content = to_bytes(rows, self.columns, header=False)
+        content = to_bytes(rows, self._run.columns, header=False)
         append(self.path, content, size=self._size, hint=KEPT)
         self._count(content)
         self.rows += [dict(row) for row in rows]
@@ -106,6 +137,7 @@ class RowFile(Lock):
             self._pending = None
 
     def _open(self, *, resume: bool, overwrite: bool) -> None:
+        check_target(self.manifest_path)
         there = [path for path in (self.path, self.manifest_path) if path.exists()]
         if there and not (resume or overwrite):
             raise UsageError(f"{there[0]} exists", hint="--resume continues that run, --overwrite replaces it")
@@ -119,14 +151,12 @@ class RowFile(Lock):
 
     def _begin(self, state: str) -> None:
         """A header, and no rows."""
-        header = to_bytes([], self.columns, header=True)
-        self._count(header, anew=True)
+        header = to_bytes([], self._run.columns, header=True)
+        self._count(header)
         self.write_manifest({}, state=state)
         write_bytes(self.path, header)
 
-    def _count(self, content: bytes, *, anew: bool = False) -> None:
-        if anew:
-            self._size, self._hash = 0, hashlib.sha256()
+    def _count(self, content: bytes) -> None:
         self._size += len(content)
         self._hash.update(content)
 
@@ -135,7 +165,7 @@ class RowFile(Lock):
         with readable(self.path):
             content = self.path.read_bytes() if self.path.exists() else b""
         manifest = manifest_of_run(self.path, self._head)
-        if manifest is None and not self._is_empty(content):
+        if manifest is None and not self._run.lacks_rows(content):
             raise ResumeError(
                 f"cannot resume: there is no manifest {self.manifest_path.name} beside the CSV",
                 hint="bring it back, or use --overwrite",
@@ -143,46 +173,16 @@ class RowFile(Lock):
         if manifest is None or not content or manifest.get("state") == REPLACING:
             self._begin(REPLACING if manifest and manifest.get("state") == REPLACING else RUNNING)
             return
-        rows = rows_in(content, self.columns, self.path)
-        self._check(rows)
+        rows = rows_in(content, self._run.columns, self.path)
+        self._run.check(rows, self.path)
         counts = Counter(row["index"] for row in rows)
-        self.rows = [row for row in rows if counts[row["index"]] == len(self._cases)]
+        self.rows = [row for row in rows if counts[row["index"]] == len(self._run.cases)]
         self._note(manifest, content, partial=len(counts) - len(self.finished))
         self.earlier, self._state = manifest, str(manifest.get("state"))
         self._facts = {key: value for key, value in manifest.items() if key not in OWN}
-        kept = to_bytes(self.rows, self.columns, header=True)
-        self._count(kept, anew=True)
+        kept = to_bytes(self.rows, self._run.columns, header=True)
+        self._count(kept)
         self._pending = None if kept == content else kept
-
-    def _is_empty(self, content: bytes) -> bool:
-        """Of a run that was killed when it had written no more than the header."""
-        _, newline, rest = content.partition(b"\n")
-        known = schema_of(header_in(content), self.columns) is not None
-        return not content or (known and newline != b"" and not rest)
-
-    def _check(self, rows: Sequence[Row]) -> None:
-        """Rows that this run cannot have written are refused: they are somebody's, and not thrown away."""
-        left: dict[Cell, list[Row]] = {}
-        worded = [column for column in self.columns if column.words]
-        for number, row in enumerate(rows, 2):
-            place, index = f"row {number} of {self.path}", row["index"]
-            if index is None or (self._samples is not None and index not in self._samples):
-                raise ResumeError(f"{place} is of sample {index}, which this run does not have", hint=MEND)
-            for column in worded:
-                _check_word(row[column.name], column, place)
-            cases = left.setdefault(index, list(self._cases))
-            case = next((case for case in cases if _fits(row, case)), None)
-            if case is None:
-                raise ResumeError(
-                    f"{place} is none of the {len(self._cases)} that this run writes for sample {index}, or one of them again",
-                    hint="did two runs write into the file? choose another --out, or --overwrite",
-                )
-            cases.remove(case)
-        if len(left) > 1 and all(left.values()):
-            raise ResumeError(
-                f"no sample in {self.path} has the {len(self._cases)} rows that this run writes for each",
-                hint="is it of a run with other settings? choose another --out, or --overwrite",
-            )
 
     def _note(self, manifest: Mapping[str, Any], content: bytes, *, partial: int) -> None:
         if is_altered(manifest, content):

@@ -13,7 +13,7 @@ from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.evaluate import Evaluation, Warn
 from attrcert.running.evaluating.work import Deltas
 from attrcert.running.opening.digests import given_data, given_model
-from attrcert.saved.rowfiles import RowFile
+from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
@@ -76,17 +76,10 @@ class Run(Evaluation):
         self, path: str | Path, *, resume: bool = False, overwrite: bool = False, save_deltas: bool = False
     ) -> RowFile:
         """A CSV for the rows and a manifest beside it, as --out writes them; `save_deltas` where the perturbations are kept too."""
-        config = self.config
-        return RowFile(
-            Path(path),
-            config.command,
-            {**self.identity(), **({"save_deltas": True} if save_deltas else {})},
-            columns=config.columns,
-            cases=config.cases,
-            samples=frozenset(self.data.indices),
-            resume=resume,
-            overwrite=overwrite,
-        )
+        config, samples = self.config, frozenset(self.data.indices)
+        identity = {**self.identity(), **({"save_deltas": True} if save_deltas else {})}
+        rows = OwnRows(config.command, identity, config.columns, config.cases, samples)
+        return RowFile(Path(path), rows, resume=resume, overwrite=overwrite)
 
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""
