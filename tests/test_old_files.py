@@ -94,3 +94,12 @@ def test_certificates_are_those_of_the_command_that_was_called_smooth(old, tmp_p
     assert attrcert(*COMMANDS["smooth"], "--out", path, "--resume", "--quiet").code == 0
     for name in (path, tmp_path / "merged.csv"):
         assert json.loads(Path(f"{name}.json").read_text())["command"] == "certify"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_file_that_was_merged_is_resumed(old, name):
+    merged = old / "merged.csv"
+    assert attrcert("merge", old / f"{name}.csv", "--out", merged).code == 0
+    before = rows(merged)
+    done = attrcert(*COMMANDS[name], "--out", merged, "--resume", "--quiet")
+    assert (done.code, rows(merged)) == (0, before), done.err

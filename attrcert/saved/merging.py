@@ -16,7 +16,7 @@ from attrcert.saved.locks import Lock
 from attrcert.saved.manifests import COMPLETE, OWN, SIZES
 from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.saved.runfiles import RunTable, read_table
-from attrcert.saved.schemas import columns_now, differing, migrated, schema_of
+from attrcert.saved.schemas import columns_at, columns_now, differing, migrated, schema_of
 from attrcert.vocabulary import parse_indices
 
 SHARD = "shard"  # the one key in which identities may differ
@@ -143,9 +143,9 @@ def _check(first: RunTable, other: RunTable) -> None:
 
 
 def _columns(table: RunTable) -> tuple[Column, ...]:
-    """As this version writes them, where a version wrote them."""
+    """As this version writes them, where a version wrote them, in whatever order they are read."""
     now = columns_now(table.header, table.command)
-    if schema_of(table.header, now) is not None:
+    if {column.name for column in columns_at(now, 1)} <= set(table.header) <= {column.name for column in now}:
         return now
     return tuple(column for name in table.header if (column := table.column(name)) is not None)
 
