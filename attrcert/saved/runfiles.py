@@ -13,12 +13,11 @@ from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, declared
 from attrcert.errors import UsageError
 from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
-from attrcert.saved.records import lines_in, parse
+from attrcert.saved.records import WORDS, lines_in, parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
-MARKS = {"certify": "noise", "attack": "attack", "max-eps": "threshold"}  # columns that tell whose rows these are
 LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
 
@@ -210,7 +209,8 @@ def _command(header: Sequence[str], manifest: Mapping[str, Any] | None) -> str:
     told = (manifest or {}).get("command")
     if isinstance(told, str) and told in COLUMNS:
         return told
-    return next((command for command, mark in MARKS.items() if mark in header), "bound")
+    # without one, the command that has the most of these columns
+    return max(COLUMNS, key=lambda command: sum(column.name in header for column in COLUMNS[command]))
 
 
 def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[Cell]:
@@ -219,8 +219,8 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
     if kind is str:
         if name == "status":
             _check_statuses(texts, path)
-        words: dict[str, str] = {}
-        return [words.setdefault(text, unguarded(text)) or None for text in texts]
+        seen: dict[str, str] = {}
+        return [seen.setdefault(text, unguarded(text)) or None for text in texts]
     found: list[Cell] = []
     for number, text in enumerate(texts, 2):
         try:
@@ -228,8 +228,9 @@ def _parsed(texts: Sequence[str], name: str, command: str, path: Path) -> list[C
         except (ValueError, KeyError):
             cell = math.nan
         if (isinstance(cell, float) and not math.isfinite(cell)) or (kind is int and abs(int(cell or 0)) > LARGEST):
+            words = "a finite number" if kind is float else WORDS[kind]
             raise UsageError(
-                f"row {number} of {path}: {name} must be {_WORDS[kind]} or empty, got {text!r}",
+                f"row {number} of {path}: {name} must be {words} or empty, got {text!r}",
                 hint="mend or compute the file again: a figure that is not a number judges nothing",
             )
         found.append(cell)
@@ -241,9 +242,6 @@ def _check_statuses(texts: Sequence[str], path: Path) -> None:
     for number, text in enumerate(texts, 2):
         if text not in known and not text.startswith("error:"):
             raise UsageError(f"row {number} of {path}: status must be {', '.join(known)} or error:<kind>, got {text!r}")
-
-
-_WORDS = {int: "a whole number", float: "a finite number", bool: "True or False"}
 
 
 def _kind(cells: Iterable[Cell]) -> type:
