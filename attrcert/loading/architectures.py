@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import nn
 
-from attrcert.errors import CheckpointError, ModelError, UsageError
+from attrcert.errors import AttrcertError, InputError, ModelError, UsageError
 from attrcert.loading.files import regular
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
@@ -56,12 +56,8 @@ def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
         if arch.startswith("torchvision:")
         else BUNDLED.get(arch) or factory(arch, "architecture")
     )
-    try:
+    with reported(f"building {arch} with {dict(arguments)}", ModelError):
         network = make(**arguments)
-    except CheckpointError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ModelError(f"building {arch} with {dict(arguments)} failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, nn.Module):
         raise ModelError(f"{arch} must return a torch.nn.Module, got {type(network).__name__}")
     return network
@@ -76,8 +72,8 @@ def factory(spec: str, kind: str) -> Callable[..., Any]:
             if kind == "architecture"
             else UsageError(f"{kind} {spec!r} must look like module:name")
         )
-    with _importable(place):
-        module = _module(place)
+    with _importable(place), reported(f"importing {place}", ModelError):
+        module = _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     found = getattr(module, name, None)
     if not callable(found):
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
@@ -116,13 +112,15 @@ def _torchvision_model(arch: str, arguments: Mapping[str, Any]) -> Callable[...,
     return make
 
 
-def _module(place: str) -> Any:
+@contextmanager
+def reported(doing: str, kind: type[InputError], *, hint: str = "") -> Iterator[None]:
+    """Code of others may raise whatever it likes: it is an error of this kind."""
     try:
-        return _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except ModelError:
+        yield
+    except AttrcertError:
         raise
     except (Exception, SystemExit) as error:
-        raise ModelError(f"importing {place} failed: {type(error).__name__}: {error}") from error
+        raise kind(f"{doing} failed: {type(error).__name__}: {error}", hint=hint) from error
 
 
 @contextmanager

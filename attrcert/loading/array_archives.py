@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
-from attrcert.errors import AttrcertError, DataError
-from attrcert.loading.files import capped, regular
+from attrcert.errors import DataError
+from attrcert.loading.files import capped, decoding, regular
 from attrcert.saved.files import readable
-from attrcert.vocabulary import shortened, some
+from attrcert.vocabulary import some
 
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
@@ -25,21 +25,16 @@ def read_arrays(path: Path, needed: str, optional: str, max_input: str) -> tuple
                 f"{path.name} is not a readable .npz file: it is a single array, an .npy file",
                 hint=f"save it with np.savez(path, {needed}=..., {optional}=...)",
             )
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            if needed not in members:
-                held = some(members) or "nothing"
-                raise DataError(f"{path.name} must hold an array `{needed}` (and `{optional}`), got {held}")
-            chosen = [members[name] for name in (needed, optional) if name in members]
-            declared = sum(_declared_bytes(archive, info) for info in chosen)
-            capped(declared, max_input, path.name, DataError, on_disk=size)
-            arrays = [_array(archive, info) for info in chosen]
-    except AttrcertError:
-        raise
-    except Exception as error:  # zip and array readers raise whatever a broken file leads them to
-        reason = shortened(str(error)) or type(error).__name__
-        raise DataError(f"{path.name} is not a readable .npz file of plain arrays: {reason}") from error
+    otherwise = f"{path.name} is not a readable .npz file of plain arrays"
+    with decoding(otherwise, DataError), zipfile.ZipFile(path) as archive:
+        members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        if needed not in members:
+            held = some(members) or "nothing"
+            raise DataError(f"{path.name} must hold an array `{needed}` (and `{optional}`), got {held}")
+        chosen = [members[name] for name in (needed, optional) if name in members]
+        declared = sum(_declared_bytes(archive, info) for info in chosen)
+        capped(declared, max_input, path.name, DataError, on_disk=size)
+        arrays = [_array(archive, info) for info in chosen]
     return arrays[0], arrays[1] if len(arrays) > 1 else None
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from attrcert.errors import CheckpointError, ModelError, UsageError
 from attrcert.loading import bundled, metadata
 from attrcert.loading.architectures import build, is_safe_to_name
-from attrcert.loading.files import capped, regular, sha256
+from attrcert.loading.files import capped, decoding, regular, sha256
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
 from attrcert.saved.files import readable
@@ -178,12 +178,10 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise CheckpointError(
             f"safetensors reads files with names in UTF-8 only, got {path}", hint="rename it"
         ) from error
-    try:
-        with safe_open(path, framework="pt") as file:
-            names = file.keys()
-            return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
-    except Exception as error:
-        raise CheckpointError(f"{path.name} is not a readable safetensors file: {shortened(str(error))}") from error
+    otherwise = f"{path.name} is not a readable safetensors file"
+    with decoding(otherwise, CheckpointError), safe_open(path, framework="pt") as file:
+        names = file.keys()
+        return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
 
 
 def _read_torch(path: Path, size: int, max_input: str) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader
 
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading import bundled
-from attrcert.loading.architectures import factory
+from attrcert.loading.architectures import factory, reported
 from attrcert.loading.array_archives import read_arrays
 from attrcert.loading.files import regular, sha256
 from attrcert.loading.image_arrays import array_images
@@ -55,7 +55,7 @@ class LoadedData:
 def load_data(spec: DataSpec) -> LoadedData:
     """The data that `spec` names or holds; nothing is decoded yet."""
     named = isinstance(spec.dataset, str)
-    images, digest = _source(spec) if named else (wrap(spec.dataset), None)
+    images, digest = _source(spec)() if named else (wrap(spec.dataset), None)
     if len(images) == 0:
         raise DataError(f"{spec.dataset if named else 'the data'} holds no images")
     if spec.resize or spec.crop:
@@ -126,39 +126,29 @@ class Resized:
 
 def look_for(spec: DataSpec) -> None:
     """Refuse a name that leads nowhere, before anything is loaded or run."""
-    if not isinstance(spec.dataset, str):
-        return
-    name, path = spec.dataset, _path(spec)
+    if isinstance(spec.dataset, str):
+        _source(spec)
+
+
+def _source(spec: DataSpec) -> Callable[[], tuple[Images, str | None]]:
+    """What opens the data that a name stands for: the images, and a hash where there is a file or folder to hash."""
+    name = spec.dataset
+    path = bundled.samples().get(name) or Path(name)
     if name.startswith("torchvision:"):
-        return
+        return lambda: (_torchvision_set(spec), None)
     if path.suffix == ".npz":
         regular(path, "data file", DataError)
-        return
+        return lambda: (array_images(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path))
     with readable(path):
-        if path.is_dir() or ":" in name:
-            return
+        if path.is_dir():
+            return lambda: folder_images(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
+        if ":" in name:
+            return lambda: (wrap(_called(factory(name, "dataset"), {}, name), name), None)
         if path.exists():
             raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
     if path.suffix or path.parent != Path("."):
         raise DataError(f"there is no data file or folder {path}")
     raise unknown("dataset", name, bundled.samples())
-
-
-def _path(spec: DataSpec) -> Path:
-    return bundled.samples().get(spec.dataset) or Path(spec.dataset)
-
-
-def _source(spec: DataSpec) -> tuple[Images, str | None]:
-    """The images, and a hash where there is a file or folder to hash."""
-    look_for(spec)
-    path = _path(spec)
-    if spec.dataset.startswith("torchvision:"):
-        return _torchvision_set(spec), None
-    if path.suffix == ".npz":
-        return array_images(*read_arrays(path, "images", "labels", spec.max_input), path.name), sha256(path)
-    if path.is_dir():
-        return folder_images(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
-    return wrap(_called(factory(spec.dataset, "dataset"), {}, spec.dataset), spec.dataset), None
 
 
 def _torchvision_set(spec: DataSpec) -> WrappedImages:
@@ -190,7 +180,5 @@ def wrap(made: Any, name: str = "data") -> Images:
 
 
 def _called(make: Callable[..., Any], arguments: dict[str, Any], name: str, hint: str = "") -> Any:
-    try:
+    with reported(f"opening {name}", DataError, hint=hint):
         return make(**arguments)
-    except Exception as error:
-        raise DataError(f"opening {name} failed: {type(error).__name__}: {error}", hint=hint) from error

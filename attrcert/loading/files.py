@@ -2,11 +2,13 @@
 
 import hashlib
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from attrcert.errors import InputError
+from attrcert.errors import AttrcertError, InputError
 from attrcert.saved.files import kind_of, readable
-from attrcert.vocabulary import parse_bytes, readable_bytes
+from attrcert.vocabulary import parse_bytes, readable_bytes, shortened
 
 
 def regular(path: Path, what: str, kind: type[InputError]) -> int:
@@ -31,6 +33,17 @@ def capped(declared: int, max_input: str, name: str, kind: type[InputError], *, 
         f"{name} would fill {size} of memory, more than --max-input {max_input}",
         hint=f"if you trust it, give --max-input {gigabytes}GB" if gigabytes < 10**6 else "",
     )
+
+
+@contextmanager
+def decoding(otherwise: str, kind: type[InputError]) -> Iterator[None]:
+    """Readers of files raise whatever a broken one leads them to: it is an error of this kind."""
+    try:
+        yield
+    except AttrcertError:
+        raise
+    except Exception as error:
+        raise kind(f"{otherwise}: {shortened(str(error)) or type(error).__name__}") from error
 
 
 def sha256(path: Path) -> str:

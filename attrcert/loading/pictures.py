@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from attrcert.errors import AttrcertError, DataError
-from attrcert.loading.files import capped, regular
+from attrcert.errors import DataError
+from attrcert.loading.files import capped, decoding, regular
 
 ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"}
 # Pillow goes by the content: without this list a .png that holds PostScript would start Ghostscript
@@ -23,14 +23,13 @@ logging.getLogger("PIL").addHandler(logging.NullHandler())
 def decoded(path: Path, mode: str, max_input: str) -> Image.Image:
     """The picture in mode L or RGB."""
     regular(path, "picture", DataError)
-    try:
-        with _without_pillows_limit(), Image.open(path, "r", FORMATS) as picture:
-            capped(picture.width * picture.height * BYTES_A_PIXEL[mode], max_input, str(path), DataError)
-            return _in_mode(picture, mode)
-    except AttrcertError:
-        raise
-    except Exception as error:  # decoders raise whatever a broken file leads them to
-        raise DataError(f"{path} cannot be decoded: {error or type(error).__name__}") from error
+    with (
+        decoding(f"{path} cannot be decoded", DataError),
+        _without_pillows_limit(),
+        Image.open(path, "r", FORMATS) as picture,
+    ):
+        capped(picture.width * picture.height * BYTES_A_PIXEL[mode], max_input, str(path), DataError)
+        return _in_mode(picture, mode)
 
 
 @contextmanager
