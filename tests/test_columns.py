@@ -8,6 +8,7 @@ from reference.program import attrcert
 from torch import nn
 
 import attrcert as library
+from attrcert.bounds.smoothed import RULES
 from attrcert.columns import COLUMNS, declared
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.saved.records import to_csv
@@ -67,3 +68,8 @@ def test_the_catalogue_says_what_every_column_promises():
         ("T_hat_e", "empirical"),
         ("eps_max", "as the row says"),
     } <= told
+
+
+def test_the_words_of_a_rule_are_the_names_of_the_rules():
+    rule = next(column for column in COLUMNS["certify"] if column.name == "rule")
+    assert rule.words == tuple(RULES)

@@ -3,7 +3,7 @@
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -37,11 +37,7 @@ def named_architecture(metadata: Mapping[str, str], name: str) -> str | None:
 
 def arguments(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
     """The architecture's arguments: plain values under plain names."""
-    given = _entry(metadata, "arch_args", name)
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise _refused("arch_args", name, "an object", metadata)
+    given = _entry(metadata, "arch_args", name, "an object", lambda found: isinstance(found, dict)) or {}
     for key, value in given.items():
         if key in WEIGHT_ARGUMENTS:
             raise CheckpointError(f"the metadata of {name} must not set {key!r}: weights come from the file itself")
@@ -68,28 +64,17 @@ def normalisation(metadata: Mapping[str, str], name: str, mean: Numbers, std: Nu
 
 
 def _numbers(metadata: Mapping[str, str], key: str, name: str) -> Numbers:
-    given = _entry(metadata, key, name)
+    given = _entry(metadata, key, name, f"a list of 1 to {MOST_NUMBERS} finite numbers", _are_numbers)
     if given is None:
         return None
-    if not isinstance(given, list) or not 1 <= len(given) <= MOST_NUMBERS or not all(_is_number(v) for v in given):
-        raise _refused(key, name, f"a list of 1 to {MOST_NUMBERS} finite numbers", metadata)
-    values = tuple(float(value) for value in given)
-    if key == "std" and min(values) <= 0:
+    if key == "std" and min(given) <= 0:
         raise _refused(key, name, "a list of positive numbers", metadata)
-    return values
+    return tuple(float(value) for value in given)
 
 
 def classes(metadata: Mapping[str, str], name: str) -> list[str | int] | None:
     """What the classes are called."""
-    given = _entry(metadata, "classes", name)
-    if given is None:
-        return None
-    words = isinstance(given, list) and all(
-        isinstance(word, str | int) and len(str(word)) <= LONGEST_WORD for word in given
-    )
-    if not words:
-        raise _refused("classes", name, "a list of names", metadata)
-    return given
+    return _entry(metadata, "classes", name, "a list of names", _are_names)
 
 
 @contextmanager
@@ -124,22 +109,33 @@ def justified_by(weights: Mapping[str, Tensor], name: str) -> Iterator[None]:
             hook.remove()
 
 
-def _entry(metadata: Mapping[str, str], key: str, name: str) -> Any:
-    """A metadata entry that holds JSON; None where there is none."""
+def _entry(metadata: Mapping[str, str], key: str, name: str, what: str, fits: Callable[[Any], bool]) -> Any:
+    """A metadata entry that holds JSON, which must be `what` it is for; None where there is none."""
     text = metadata.get(f"attrcert.{key}")
     if text is None:
         return None
     try:
         if len(text) > LONGEST:
             raise ValueError
-        return json.loads(text)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:  # too long a number is a ValueError too
         raise _refused(key, name, f"JSON of at most {LONGEST} characters", metadata) from error
+    if found is not None and not fits(found):
+        raise _refused(key, name, what, metadata)
+    return found
 
 
 def _refused(key: str, name: str, what: str, metadata: Mapping[str, str]) -> CheckpointError:
     came = shortened(metadata[f"attrcert.{key}"])
     return CheckpointError(f"the metadata attrcert.{key} of {name} must be {what}, got {came!r}")
+
+
+def _are_numbers(found: Any) -> bool:
+    return isinstance(found, list) and 1 <= len(found) <= MOST_NUMBERS and all(_is_number(value) for value in found)
+
+
+def _are_names(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(w, str | int) and len(str(w)) <= LONGEST_WORD for w in found)
 
 
 def _is_number(value: Any) -> bool:
