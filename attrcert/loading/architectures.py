@@ -52,9 +52,7 @@ WEIGHT_ARGUMENTS = ("weights", "weights_backbone", "pretrained", "pretrained_bac
 def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     """The network that `--arch` names; user code runs here, and its failures are reported as such."""
     make = (
-        _torchvision_model(arch, arguments)
-        if arch.startswith("torchvision:")
-        else BUNDLED.get(arch) or factory(arch, "architecture")
+        _torchvision_model(arch, arguments) if arch.startswith("torchvision:") else BUNDLED.get(arch) or factory(arch)
     )
     with reported(f"building {arch} with {dict(arguments)}", ModelError):
         network = make(**arguments)
@@ -63,15 +61,11 @@ def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     return network
 
 
-def factory(spec: str, kind: str) -> Callable[..., Any]:
+def factory(spec: str) -> Callable[..., Any]:
     """The callable named by `package.module:name` or `path/to/file.py:name`."""
     place, colon, name = spec.rpartition(":")
     if not colon:
-        raise (
-            unknown(kind, spec, BUNDLED)
-            if kind == "architecture"
-            else UsageError(f"{kind} {spec!r} must look like module:name")
-        )
+        raise unknown("architecture", spec, BUNDLED)
     with _importable(place), reported(f"importing {place}", ModelError):
         module = _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     found = getattr(module, name, None)

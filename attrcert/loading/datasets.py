@@ -143,7 +143,7 @@ def _source(spec: DataSpec) -> Callable[[], tuple[Images, str | None]]:
         if path.is_dir():
             return lambda: folder_images(path, "L" if spec.channels == 1 else "RGB", spec.max_input)
         if ":" in name:
-            return lambda: (wrap(_called(factory(name, "dataset"), {}, name), name), None)
+            return lambda: (wrap(_called(factory(name), {}, name), name), None)
         if path.exists():
             raise DataError(f"data must be a folder of images, an .npz file or module:factory, got the file {path}")
     if path.suffix or path.parent != Path("."):

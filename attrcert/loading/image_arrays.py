@@ -23,9 +23,8 @@ class ArrayImages:
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
-        return as_image(self.images[index], self._channels_last()), None if self.labels is None else int(
-            self.labels[index]
-        )
+        label = None if self.labels is None else int(self.labels[index])
+        return as_image(self.images[index], self._channels_last()), label
 
     def _channels_last(self) -> bool:
         shape = self.images.shape

@@ -81,9 +81,8 @@ class _Slope(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         t, bend = ctx.saved_tensors
-        further = (
-            torch.is_grad_enabled()
-        )  # a third derivative is wanted, for which what was computed before is a constant
+        # a third derivative is wanted, for which what was computed before is a constant
+        further = torch.is_grad_enabled()
         return gradients[0] * (_bend(t, ctx.beta, ctx.threshold) if further else bend), None, None
 
 

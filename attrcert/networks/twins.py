@@ -120,29 +120,18 @@ _FROZEN: dict[Any, Callable[..., Tensor | None]] = {
 }
 
 _TWINS: dict[Any, Callable[..., Tensor | None]] = {
-    F.relu: _relu,
-    torch.relu: _relu,
-    Tensor.relu: _relu,
-    torch.relu_: _relu_,
-    Tensor.relu_: _relu_,
-    F.relu6: _relu6,
-    F.hardtanh: _hardtanh,
-    F.leaky_relu: _leaky_relu,
-    F.leaky_relu_: _leaky_relu_,
-    F.prelu: _prelu,
-    torch.prelu: _prelu,
-    torch.clamp: _clamp,
-    Tensor.clamp: _clamp,
-    torch.maximum: _maximum,
-    Tensor.maximum: _maximum,
-    torch.clip: _clamp,
-    Tensor.clip: _clamp,
-    torch.clamp_min: _clamp,
-    Tensor.clamp_min: _clamp,
-    torch.clamp_: _clamp_,
-    Tensor.clamp_: _clamp_,
-    torch.clip_: _clamp_,
-    Tensor.clip_: _clamp_,
-    torch.clamp_min_: _clamp_,
-    Tensor.clamp_min_: _clamp_,
+    original: twin
+    for twin, originals in (
+        (_relu, (F.relu, torch.relu, Tensor.relu)),
+        (_relu_, (torch.relu_, Tensor.relu_)),
+        (_relu6, (F.relu6,)),
+        (_hardtanh, (F.hardtanh,)),
+        (_leaky_relu, (F.leaky_relu,)),
+        (_leaky_relu_, (F.leaky_relu_,)),
+        (_prelu, (F.prelu, torch.prelu)),
+        (_maximum, (torch.maximum, Tensor.maximum)),
+        (_clamp, (torch.clamp, Tensor.clamp, torch.clip, Tensor.clip, torch.clamp_min, Tensor.clamp_min)),
+        (_clamp_, (torch.clamp_, Tensor.clamp_, torch.clip_, Tensor.clip_, torch.clamp_min_, Tensor.clamp_min_)),
+    )
+    for original in originals
 }

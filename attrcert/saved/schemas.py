@@ -30,7 +30,7 @@ MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct}
 def of_today(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest of whatever version under the names that this one has."""
     command = manifest.get("command")
-    return {**manifest, **({"command": RENAMED[command]} if isinstance(command, str) and command in RENAMED else {})}
+    return {**manifest, "command": RENAMED.get(str(command), command)}
 
 
 def differing(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
