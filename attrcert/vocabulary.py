@@ -12,7 +12,6 @@ from typing import Any
 
 from attrcert.errors import UsageError
 
-NOISES = ("uniform", "gaussian")  # of smoothing
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches
