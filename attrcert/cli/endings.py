@@ -1,12 +1,9 @@
 """How a command ends: an exit code, and what stderr says of an error. 1 is a verdict, and no accident ends with it."""
 
 import os
-import platform
 import sys
-import tempfile
 import traceback as tracebacks
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 
 from attrcert.cli.console import talk, talk_lines
 from attrcert.errors import AttrcertError, FileError, UnexpectedError, told
@@ -66,6 +63,8 @@ def _tell(error: AttrcertError, trace: str, *, traceback: bool) -> None:
 
 def _kept(trace: str) -> str:
     """The name of a new file that only its owner can read; empty where none can be written."""
+    import tempfile
+
     try:
         number, name = tempfile.mkstemp(prefix="attrcert-", suffix=".txt")
         with os.fdopen(number, "w", encoding="utf-8", errors="backslashreplace") as stream:
@@ -76,7 +75,11 @@ def _kept(trace: str) -> str:
 
 
 def _version() -> str:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        return f"attrcert {version('attrcert')}, Python {platform.python_version()}, {platform.platform()}"
+        own = f"attrcert {version('attrcert')}, "
     except PackageNotFoundError:
-        return f"Python {platform.python_version()}, {platform.platform()}"
+        own = ""
+    return f"{own}Python {platform.python_version()}, {platform.platform()}"

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from attrcert.errors import FileError
@@ -37,7 +38,7 @@ def standard_streams() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     out = _text(sys.stdout or _closed(1, os.O_RDONLY))  # every write to it fails
     err = _text(sys.stderr or _closed(2, os.O_WRONLY))
-    sys.stdout, sys.stderr = Guarded(out, _counted), Guarded(err, _ignored)
+    sys.stdout, sys.stderr = Guarded(out, partial(_guard, _unwritten)), Guarded(err, partial(_guard, None))
     try:
         yield
     finally:
@@ -72,25 +73,15 @@ def _drop(stream: Any) -> None:
 
 
 @contextmanager
-def _counted() -> Iterator[None]:
-    """Of stdout: what cannot be written is an error."""
+def _guard(told: Callable[[OSError], FileError] | None) -> Iterator[None]:
+    """What cannot be written of results is told; what cannot be said on stderr is lost, and the exit code stays what it is."""
     try:
         yield
     except BrokenPipeError as error:
         _end_as_others_do(error)
     except OSError as error:
-        raise _unwritten(error) from error
-
-
-@contextmanager
-def _ignored() -> Iterator[None]:
-    """Of stderr: what cannot be said is lost, and the exit code stays what it is."""
-    try:
-        yield
-    except BrokenPipeError as error:
-        _end_as_others_do(error)
-    except OSError:
-        pass
+        if told:
+            raise told(error) from error
 
 
 def _end_as_others_do(error: BrokenPipeError) -> NoReturn:
