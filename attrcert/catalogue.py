@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,12 @@ from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
 from attrcert.settings.attacking import WORST
 from attrcert.settings.commands import COMMANDS
-from attrcert.settings.declared import Settings, default_of, spelt
-from attrcert.settings.declared import declared as declared_in
 from attrcert.settings.presets import PRESETS, Preset
-from attrcert.settings.tasks import settings_of
 from attrcert.statistics import CONFIDENCES
 from attrcert.vocabulary import CLT, Guarantee
 
 Entry = dict[str, str]
+KEY = re.compile(r"\[([a-z]+\d{4}[a-z]+)")  # of a paper, as docstrings cite it
 
 CERTIFICATES = {
     "spectral (l2, lp)": l2_spectral,
@@ -56,40 +55,22 @@ CERTIFICATES = {
 
 def families() -> dict[str, list[Entry]]:
     """All families; entries are read from the docstrings, so that they say what the code says."""
-    attributions = [
-        _entry(_with_aliases(name), inspect.getdoc(member) or "", _module_claim(member))
-        for name, member in ATTRIBUTIONS.items()
-    ]
-    attributions.append(
-        _entry("loss-gradient (--loss-hessian)", inspect.getdoc(LossGradient) or "", _module_claim(LossGradient))
-    )
+    attributions = {_with_aliases(name): member for name, member in ATTRIBUTIONS.items()}
     return {
-        "attributions": attributions,
-        "certificates": [
-            _entry(name, module.__doc__ or "", module.__doc__ or "") for name, module in CERTIFICATES.items()
-        ],
-        "rules": [_described(name, member) for name, member in RULES.items()],
-        "boundings": [_described(name, member) for name, member in BOUNDINGS.items()],
-        "confidence-bounds": [
-            *(_described(name, member) for name, member in CONFIDENCES.items()),
-            _entry(CLT, inspect.getdoc(lengths.clt_length) or "", lengths.__doc__ or ""),
-        ],
-        "attacks": [
-            *(_entry(name, inspect.getdoc(member) or "", _module_claim(member)) for name, member in ATTACKS.items()),
-            _entry(WORST, inspect.getdoc(Campaign.worst) or "", ""),
-        ],
+        "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": LossGradient}),
+        "certificates": _described(CERTIFICATES),
+        "rules": _described(dict(RULES.items())),
+        "boundings": _described(dict(BOUNDINGS.items())),
+        "confidence-bounds": _described({**dict(CONFIDENCES.items()), CLT: lengths.clt_length}),
+        "attacks": _described({**dict(ATTACKS.items()), WORST: Campaign.worst}),
         "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
-        "metrics": [
-            _entry(name, inspect.getdoc(member) or "", inspect.getdoc(member) or "") for name, member in METRICS.items()
-        ],
-        "models": [_entry(name, _model_meaning(path), "") for name, path in bundled.models().items()],
-        "samples": [_entry(name, "256 images of the Fashion-MNIST test set", "") for name in bundled.samples()],
-        "architectures": [_entry(name, inspect.getdoc(make) or "", "") for name, make in BUNDLED.items()],
+        "metrics": _described(dict(METRICS.items())),
+        "models": [_entry(name, _model_meaning(path)) for name, path in bundled.models().items()],
+        "samples": [_entry(name, "256 images of the Fashion-MNIST test set") for name in bundled.samples()],
+        "architectures": _described(BUNDLED),
         "settings": _settings(),
-        "columns": [
-            {**_entry(column.name, column.meaning, ""), "guarantee": _promise(column)} for column in declared()
-        ],
-        "guarantees": [_entry(guarantee.value, guarantee.meaning, "") for guarantee in Guarantee],
+        "columns": [{**_entry(column.name, column.meaning), "guarantee": _promise(column)} for column in declared()],
+        "guarantees": [_entry(guarantee.value, guarantee.meaning) for guarantee in Guarantee],
     }
 
 
@@ -98,40 +79,30 @@ def _promise(column: Column) -> str:
     return "as the row says" if column.guarantee == OF_ROW else str(column.guarantee or "")
 
 
-def _described(name: str, member: type) -> Entry:
-    """By its own docstring; the paper is its module's unless it names one."""
-    text = inspect.getdoc(member) or ""
-    return _entry(name, text, text if "[" in text else _module_claim(member))
+def _described(members: Mapping[str, Any]) -> list[Entry]:
+    """By their own docstrings; the paper is their module's unless they name one."""
+    found = []
+    for name, member in members.items():
+        text = inspect.getdoc(member) or ""
+        found.append(_entry(name, text, text if KEY.search(text) else inspect.getdoc(inspect.getmodule(member)) or ""))
+    return found
 
 
-def _entry(name: str, text: str, source: str) -> Entry:
+def _entry(name: str, text: str, source: str = "") -> Entry:
     paragraph = " ".join(text.split("\n\n")[0].split())
-    keys = [key for key in re.findall(r"\[([a-z]+\d{4}[a-z]+)", source.split("\n\n")[0]) if key in PAPERS]
-    reference = "; ".join(f"{PAPERS[key].authors}, {PAPERS[key].venue}" for key in keys)
+    papers = [PAPERS[key] for key in KEY.findall(source.split("\n\n")[0]) if key in PAPERS]
+    reference = "; ".join(f"{paper.authors}, {paper.venue}" for paper in papers)
     return {"name": name, "meaning": re.sub(r" ?\[[a-z]+\d{4}[^\]]*\]", "", paragraph), "reference": reference}
 
 
 def _settings() -> list[Entry]:
-    """Every option of the computing commands, and which of them have it."""
-    homes: dict[str, tuple[type[Settings], list[str]]] = {}
-    for name, command in COMMANDS.items():
-        meant = {key for task in command.tasks for key in settings_of(task)}
-        for part in command.parts:
-            for key in declared_in(part):
-                _, commands = homes.setdefault(key, (part, []))
-                if name not in commands and (key in meant or part in command.others):
-                    commands.append(name)
-    return [_setting(key, part, ", ".join(commands)) for key, (part, commands) in homes.items() if commands]
-
-
-def _setting(name: str, part: type[Settings], commands: str) -> Entry:
-    how, default = declared_in(part)[name], default_of(part, name)
-    choices = f" One of {', '.join(how.words)}." if how.words else ""
-    usual = how.unsaid or (
-        "" if default is None or isinstance(default, bool) or default in ((), {}) else _word(default)
-    )
-    text = how.help + choices + (f" Default: {usual}." if usual else "")
-    return {"name": spelt(name, how), "meaning": text, "reference": "", "commands": commands}
+    """Every option of every command, and which of them have it with that meaning."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for command, known in COMMANDS.items():
+        for offer in known.offers:
+            if not offer.hidden:
+                found.setdefault((offer.spelt, offer.meaning), []).append(command)
+    return [{**_entry(name, meaning), "commands": ", ".join(have)} for (name, meaning), have in found.items()]
 
 
 def _preset(preset: Preset) -> str:
@@ -152,10 +123,6 @@ def _word(value: Any) -> str:
 def _with_aliases(name: str) -> str:
     aliases = ATTRIBUTIONS.aliases(name)
     return f"{name} ({', '.join(aliases)})" if aliases else name
-
-
-def _module_claim(member: type) -> str:
-    return inspect.getdoc(inspect.getmodule(member)) or ""
 
 
 def _model_meaning(path: Path) -> str:

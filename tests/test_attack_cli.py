@@ -23,7 +23,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from attrcert.attacks import ATTACKS
-from attrcert.cli import attack as attack_command
 from attrcert.cli import execution
 from attrcert.columns import COLUMNS, METRIC_COLUMNS, attack_columns
 from attrcert.errors import UsageError
@@ -89,7 +88,12 @@ ARCHS = """
         def forward(self, x):
             return self.net(x) + x.flatten(1).sum(dim=1, keepdim=True).log()
 """
-SMALL = ("--steps", 2, "--restarts", 1, "--random-draws", 3)
+SMALL = {"--steps": 2, "--restarts": 1, "--random-draws": 3}
+
+
+def small(*more: object) -> list[object]:
+    """The words of a quick attack, where no others are given."""
+    return [word for name, value in SMALL.items() if name not in more for word in (name, value)]
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +116,7 @@ def words_of(work) -> Callable[..., list]:
 
     def words(*more, net: str = "smooth", data: Path | str = work / "data.npz", format_: str = "csv") -> list:
         arch = ("--arch", f"{work}/archs.py:{net}")
-        return ["attack", work / f"{net}.pt", data, *arch, "--format", format_, "--quiet", *SMALL, *more]
+        return ["attack", work / f"{net}.pt", data, *arch, "--format", format_, "--quiet", *small(*more), *more]
 
     return words
 
@@ -639,7 +643,7 @@ def test_pictures_too_small_for_ssim_have_no_ssim_and_every_other_metric(flat):
 def config_of(monkeypatch) -> Callable[..., AttackConfig]:
     """The configuration that a command line means."""
     seen: list[AttackConfig] = []
-    monkeypatch.setattr(attack_command, "execute", lambda asked, task, **_: seen.append(task))
+    monkeypatch.setattr(execution, "execute", lambda asked, task, **_: seen.append(task))
 
     def config(*words) -> AttackConfig:
         done = attrcert("attack", *words)
@@ -705,14 +709,14 @@ def test_a_preset_runs(attacked):
         (["--measure-on", "twins"], "did you mean 'twin'"),
         (["--norm", "lp", "--p", "3"], "for l2 and linf, got norm lp"),
         (["--steps", "-1"], "at least 0, got -1"),
-        (["--steps", "1.5"], "Invalid value for '--steps'"),
-        (["--steps", "many"], "Invalid value for '--steps'"),
+        (["--steps", "1.5"], "--steps must be a whole number, got '1.5'"),
+        (["--steps", "many"], "--steps must be a whole number, got 'many'"),
         (["--restarts", "-1"], "at least 0, got -1"),
         (["--random-draws", "-1"], "at least 0, got -1"),
         (["--random-draws", "0", "--attack", "random"], "needs random draws, got 0"),
         (["--k", "0"], "at least 1, got 0"),
         (["--k", "-5"], "at least 1, got -5"),
-        (["--k", "few"], "Invalid value for '--k'"),
+        (["--k", "few"], "--k must be a whole number, got 'few'"),
         (["--step-size", "0"], "positive.*got 0"),
         (["--step-size", "-0.1"], "positive.*got -0.1"),
         (["--step-size", "nan"], "got 'nan'"),
@@ -722,7 +726,7 @@ def test_a_preset_runs(attacked):
         (["--map-weight", "-1"], "at least 0, got -1"),
         (["--map-weight", "nan"], "must be a number, got nan"),
         (["--map-weight", "inf"], "finite.*got inf"),
-        (["--map-weight", "heavy"], "Invalid value for '--map-weight'"),
+        (["--map-weight", "heavy"], "--map-weight must be a number, got 'heavy'"),
         (["--output-weight", "-1"], "at least 0, got -1"),
         (["--output-weight", "nan"], "must be a number, got nan"),
         (["--output-weight", "inf"], "finite.*got inf"),
@@ -1157,7 +1161,7 @@ def test_the_catalogues_help_names_the_family(family):
 
 
 def test_the_bundled_default_needs_no_argument_but_a_limit():
-    done = attrcert("attack", "--limit", 2, *SMALL, "--format", "csv", "--quiet")
+    done = attrcert("attack", "--limit", 2, *small(), "--format", "csv", "--quiet")
     assert done.code == 0, done.err
     assert [(row["index"], row["attack"]) for row in done.rows] == [("0", "euclidean"), ("1", "euclidean")]
 

@@ -140,7 +140,8 @@ def bound(attrcert, work) -> Callable[..., Done]:
     """`attrcert bound` of the small model, rows on stdout."""
 
     def run(*words, data: Path | str = work / "data.npz", quiet: bool = True) -> Done:
-        return attrcert("bound", work / "tiny.safetensors", data, "--format", "csv", *["--quiet"][: int(quiet)], *words)
+        shape = () if "--format" in words else ("--format", "csv")
+        return attrcert("bound", work / "tiny.safetensors", data, *shape, *["--quiet"][: int(quiet)], *words)
 
     return run
 

@@ -114,7 +114,7 @@ def test_a_traceback_is_shown_where_it_is_asked_for(rows, tmp_path, monkeypatch,
 def test_a_traceback_of_wrong_usage_is_shown_too(rows):
     done = attrcert("gate", rows, "--format", "xml", "--traceback")
     assert done.code == 2
-    assert "in _format" in done.err
+    assert "in gate" in done.err
 
 
 def test_what_follows_two_dashes_is_a_file():

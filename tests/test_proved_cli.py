@@ -61,7 +61,8 @@ def work(tmp_path_factory) -> Path:
 def on(work: Path):
     def run(command: str, *words: object, network: str = "smooth", **options: object) -> Done:
         where = (work / f"{network}.safetensors", work / "data.npz", "--arch", f"{work / 'nets.py'}:{network}")
-        return attrcert(command, *where, "--proved", "--softplus-beta", 5, *words, "--quiet", **options)
+        beta = () if "--softplus-beta" in words else ("--softplus-beta", 5)
+        return attrcert(command, *where, "--proved", *beta, *words, "--quiet", **options)
 
     return run
 

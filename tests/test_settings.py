@@ -25,6 +25,7 @@ from attrcert.saved.records import render
 from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.declared import declared, spelt
 from attrcert.settings.presets import PRESETS
+from attrcert.settings.reading import FAMILIES
 from attrcert.settings.tasks import BoundConfig, settings_of
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
@@ -262,10 +263,63 @@ def test_the_catalogue_lists_every_setting_with_its_commands():
             assert {spelt(name, how) for name, how in settings_of(task).items()} <= set(found)
 
 
+def test_the_catalogue_has_the_families_that_its_help_names():
+    assert tuple(families()) == FAMILIES
+
+
+@pytest.mark.parametrize("command", ["bound", "smooth", "gate", "report", "merge"])
+def test_no_option_is_cut_in_a_narrow_terminal(monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERMINAL_WIDTH", "80")
+    text = program(command, "--help-all" if command in COMPUTING else "--help").out
+    assert "…" not in text
+    for offer in COMMANDS[command].offers:
+        for word in (offer.spelt, *offer.how.flags) if not offer.hidden else ():
+            assert word in text
+
+
+def test_a_list_of_the_commands_makes_no_options():
+    code = "import sys; from attrcert.cli.app import main; sys.argv = ['attrcert', '--help']; main()"
+    watched = f"import atexit, sys; atexit.register(lambda: print('attrcert.settings.commands' in sys.modules)); {code}"
+    done = subprocess.run([sys.executable, "-c", watched], capture_output=True, text=True, check=True)
+    assert "catalogue" in done.stdout
+    assert done.stdout.split()[-1] == "False"
+
+
+# what is typed
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("bound", "--limit", "abc"), "error: --limit must be a whole number, got 'abc'"),
+        (("bound", "--failure", "x"), "error: --failure must be a number, got 'x'"),
+        (("report", "a.csv", "--worst", "0"), "error: --worst must be at least 1, got 0"),
+        (("gate", "a.csv", "--min-samples", "x"), "error: --min-samples must be a whole number, got 'x'"),
+        (("bound", "--limit", 2, "--limit", 3), "error: --limit is given twice: 2, 3 hint: give it once"),
+        (("attack", "--k", 1, "--k", 2, "--k", 1), "error: --k is given 3 times: 1, 2, 1 hint: give it once"),
+        (
+            ("merge", "a.csv", "-o", "b.csv", "--out", "c.csv"),
+            "error: --out is given twice: b.csv, c.csv hint: give it once",
+        ),
+    ],
+    ids=str,
+)
+def test_a_value_that_cannot_be_meant_is_refused_in_our_words(words, said):
+    done = program(*words)
+    assert (done.code, done.said) == (2, said)
+
+
+def test_a_sample_that_is_named_twice_is_taken_once():
+    assert attrcert.DataSpec(indices=(2, 0, 2, 1, 0)).indices == (2, 0, 1)
+    done = program("bound", "--indices", "2,0,2-3", "--format", "csv", "-q")
+    assert [row["index"] for row in done.rows] == ["2", "0", "3"]
+
+
 def test_no_setting_is_declared_twice_with_another_meaning():
     homes: dict[str, set[str]] = {}
-    for command in COMMANDS.values():
-        for part in command.parts:
+    for command in COMPUTING:
+        for part in COMMANDS[command].parts:
             for name, how in declared(part).items():
                 homes.setdefault(name, set()).add(how.help)
     assert {name for name, texts in homes.items() if len(texts) > 1} == {"out", "overwrite"}  # of rows, and of maps

@@ -4,7 +4,7 @@ import sys
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from attrcert.cli.attack import attack
 from attrcert.cli.bound import bound
@@ -16,24 +16,14 @@ from attrcert.cli.gate import gate
 from attrcert.cli.max_eps import max_eps
 from attrcert.cli.merge import merge
 from attrcert.cli.min_radius import min_radius
-from attrcert.cli.options import flowing, hide_advanced, without_types
+from attrcert.cli.options import without_types
 from attrcert.cli.report import report
 from attrcert.cli.smooth import smooth
 from attrcert.cli.streams import standard_streams
 from attrcert.errors import told
 
 TRACEBACK = "--traceback"
-
-
-class Plain(TyperCommand):
-    """Flags are shown without a type, and only --help-all shows options that few need."""
-
-    def get_params(self, ctx: Any) -> Any:
-        return without_types(super().get_params(ctx))
-
-    def format_help(self, ctx: Any, formatter: Any) -> None:
-        hide_advanced(self.params, ctx)
-        super().format_help(ctx, formatter)
+OFFERED = (bound, attack, max_eps, min_radius, smooth, doctor, gate, report, merge, catalogue)
 
 
 class Commands(TyperGroup):
@@ -41,6 +31,11 @@ class Commands(TyperGroup):
 
     def get_params(self, ctx: Any) -> Any:
         return without_types(super().get_params(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The options of the one command that was named are made now, and none for a list of all commands."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, found and next(one.made() for one in OFFERED if one.name == name), rest
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -58,10 +53,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-for computing in (bound, attack, max_eps, min_radius, smooth, doctor):
-    app.command(computing.__name__, cls=Plain, epilog=computing.epilog)(computing)  # type: ignore[attr-defined]
-for reading in (gate, report, merge, catalogue):
-    app.command(cls=Plain, help=flowing(reading.__doc__ or ""))(reading)
+for one in OFFERED:
+    app.command(one.name, help=one.help)(lambda: None)
 
 
 def _version(wanted: bool) -> bool:

@@ -1,9 +1,7 @@
 """`attrcert attack`: how far attacks do move the attribution, beside how far the bound says they can."""
 
-from attrcert.cli.execution import execute
 from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
-from attrcert.settings.output import Campaigning, Output
 
 
 @command(
@@ -17,6 +15,9 @@ def attack(asked: Asked) -> None:
     What an attack reaches (T_hat) is a lower bound of the worst case. Where it exceeds a first-order T_e, that is counted and shown;
     exit code 1 is for bounds that are proved or hold with confidence.
     """
+    from attrcert.cli.execution import execute
+    from attrcert.settings.output import Campaigning, Output
+
     extra, out = asked.part(Campaigning), asked.part(Output).out
     task = asked.task(extra.meant)
     if extra.auc and len(task.perturbation.eps) < 2:

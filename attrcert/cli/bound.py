@@ -1,9 +1,7 @@
 """`attrcert bound`: per sample and eps, how far the attribution can be moved."""
 
-from attrcert.cli.execution import execute
 from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
-from attrcert.settings.output import Keeping, Output
 
 
 @command("bound", example="attrcert bound model.safetensors data/val --norm linf --eps 8/255 --out bounds.csv")
@@ -16,6 +14,9 @@ def bound(asked: Asked) -> None:
 
     Without arguments it bounds 64 images of the bundled Fashion-MNIST sample with the bundled natural model.
     """
+    from attrcert.cli.execution import execute
+    from attrcert.settings.output import Keeping, Output
+
     jacobians = asked.part(Keeping).save_jacobian
     if jacobians and asked.part(Output).out is None:
         raise UsageError("--save-jacobian needs --out", hint="the matrices go into a file beside it")

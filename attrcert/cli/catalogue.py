@@ -1,41 +1,21 @@
 """`attrcert catalogue`: what there is, what each thing is, and whose theorem."""
 
-import json
-from typing import Annotated
-
-import typer
-
-from attrcert.cli.console import put, stdout
-from attrcert.errors import UsageError
-from attrcert.foreign import printable
-from attrcert.registry import unknown
-from attrcert.settings.declared import OUTPUT
+from attrcert.cli.options import Asked, command
 
 
-def catalogue(
-    family: Annotated[
-        str | None,
-        typer.Argument(
-            help="attributions, certificates, rules, boundings, confidence-bounds, attacks, presets, metrics, models, samples, "
-            "architectures, settings, columns or guarantees. Default: all.",
-            show_default=False,
-        ),
-    ] = None,
-    format_: Annotated[
-        str, typer.Option("--format", metavar="[table|json]", help="Format of stdout.", rich_help_panel=OUTPUT)
-    ] = "table",
-) -> None:
+@command("catalogue", example="attrcert catalogue attacks")
+def catalogue(asked: Asked) -> None:
     """List attributions, certificates, attacks, presets, metrics, models, samples, settings, columns, and what the guarantees mean."""
-    if format_ not in ("table", "json"):
-        raise UsageError(f"--format must be table or json, got {format_!r}")
+    import json
 
     from attrcert.catalogue import families
+    from attrcert.cli.console import put, stdout
+    from attrcert.foreign import printable
+    from attrcert.settings.reading import Listing
 
-    found = families()
-    if family is not None and family not in found:
-        raise unknown("family", family, found)
-    picked = {name: entries for name, entries in found.items() if family in (None, name)}
-    if format_ == "json":
+    listing = asked.part(Listing)
+    picked = {name: entries for name, entries in families().items() if listing.family in (None, name)}
+    if listing.format == "json":
         put(json.dumps(picked, indent=1))
         return
     from rich.table import Table

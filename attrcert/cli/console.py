@@ -34,6 +34,14 @@ def talk_lines(message: str, *, style: str = "") -> None:
     _say(printable_lines(message), style)
 
 
+def warn(message: str) -> None:
+    talk(f"warning: {message}", style="yellow")
+
+
+def silent(message: str, *, style: str = "") -> None:
+    """What is said with --quiet."""
+
+
 def _say(text: str, style: str) -> None:
     from rich.text import Text
 

@@ -1,6 +1,5 @@
 """`attrcert doctor`: is this model fit to be bounded?"""
 
-import json
 from dataclasses import asdict
 
 import typer
@@ -8,9 +7,6 @@ import typer
 from attrcert.cli.console import put, stdout
 from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
-from attrcert.settings.computing import Place
-from attrcert.settings.explaining import Precision
-from attrcert.settings.output import Findings
 from attrcert.settings.sources import DataSpec
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
@@ -21,10 +17,14 @@ def doctor(asked: Asked) -> None:
     """Check a model and its data before bounding them: batch coupling, determinism, second derivatives, kinks such as
     max-pooling, the softplus twin's fidelity, input range, accuracy. Exit 3 if a check fails.
     """
-    shown = asked.part(Findings)
+    import json
 
     from attrcert.running.opening.opening import doctor as examined
+    from attrcert.settings.computing import Place
+    from attrcert.settings.explaining import Precision
+    from attrcert.settings.output import Findings
 
+    shown = asked.part(Findings)
     device, dtype = asked.part(Place).device, asked.part(Precision).dtype
     findings = examined(asked.model(), asked.part(DataSpec), device=device, dtype=dtype)
     if shown.format == "json":

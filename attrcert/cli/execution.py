@@ -50,7 +50,6 @@ def execute(
         if path:
             check_target(path)
     rules = _rules(results.require, task)
-    _check_rules(task, rules)
     workers = asked.part(Workers)
     engine, options = _engine(workers), replace(asked.part(RunOptions), sharing=workers.sharing)
     run = open_run(asked.model(), asked.data(), task, options)
@@ -69,23 +68,26 @@ def execute(
 
 
 def _rules(texts: "Sequence[str]", task: Task) -> "tuple[Rule, ...]":
-    """What is required of a task's rows; read before anything is computed.
-
-    A filter on what the cases do not tell is left to the judgement.
+    """What is required of a task's rows. A rule about what is not asked for, and one that cannot fail, are refused before anything is
+    computed; a filter on what the cases do not tell is left to the judgement.
     """
+    from attrcert.reporting.gating.possibilities import check_can_fail
     from attrcert.reporting.gating.rules import parse_rule
-    from attrcert.reporting.gating.selections import applies, no_run_has
+    from attrcert.reporting.gating.selections import applies, check_asked, no_run_has
     from attrcert.saved.runfiles import table_of
 
     rules = tuple(parse_rule(text) for text in texts)
-    expected = table_of([{"index": 0, "status": "ok", **case} for case in task.cases], task.columns, "", "the run")
+    rows: list[Row] = [{"index": 0, "status": "ok", **case} for case in task.cases]
+    expected = table_of(rows, task.columns, task.command, "the run", {"identity": task.identity()})
     told = {name for case in task.cases for name in case}
     for rule in rules:
+        check_asked(rule.figure, expected)
         filters = tuple(
             term for term in rule.figure.filters if term.column in told or term.column not in expected.header
         )
         if not applies(replace(rule.figure, filters=filters), expected):
             raise no_run_has(rule.figure, [expected])
+        check_can_fail(rule, expected)
     return rules
 
 
@@ -105,18 +107,6 @@ def _engine(asked: Workers) -> "Engine":
     except ModuleNotFoundError as error:
         raise UsageError("--engine ray needs Ray", hint="pip install 'attrcert[ray]'") from error
     return Apart(partial(Actors, address=asked.ray_address, gpus=asked.gpus_per_worker), asked.workers)
-
-
-def _check_rules(config: Task, rules: "Sequence[Rule]") -> None:
-    """A rule about what is not asked for, and one that cannot fail, are refused before anything is computed."""
-    from attrcert.reporting.gating.possibilities import check_can_fail
-    from attrcert.reporting.gating.selections import check_asked
-    from attrcert.saved.runfiles import table_of
-
-    expected = table_of(config.cases, config.columns, config.command, "the run", {"identity": config.identity()})
-    for rule in rules:
-        check_asked(rule.figure, expected)
-        check_can_fail(rule, expected)
 
 
 def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict | None":
@@ -140,16 +130,17 @@ def incomplete(missing: int, samples: int, what: str, limit: Complete) -> None:
         raise typer.Exit(4)
 
 
-def say(facts: "Sequence[Row]", lines: "Sequence[str]", results: Output) -> None:
-    """A closed form on stdout: lines for people, or the same as JSON, where what has no end is null."""
+def say(asked: Asked, facts: "Sequence[tuple[str, Row]]") -> None:
+    """A closed form on stdout: lines for people, or what each says as JSON, where what has no end is null."""
+    results = asked.part(Output)
     if results.require:
         raise UsageError("a closed form has no rows that --require could judge")
     if results.format not in ("table", "json"):
         raise UsageError(f"a closed form has no rows: --format must be table or json, got {results.format}")
     if results.format == "table":
-        put("\n".join(lines))
+        put("\n".join(line for line, _ in facts))
         return
-    finite = [{name: None if cell == math.inf else cell for name, cell in fact.items()} for fact in facts]
+    finite = [{name: None if cell == math.inf else cell for name, cell in fact.items()} for _, fact in facts]
     put(json.dumps(finite, indent=1))
 
 

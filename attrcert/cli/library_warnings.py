@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import warn
 
 VARIABLE = "PYTHONWARNINGS"  # tells the same to worker processes
 
@@ -27,4 +27,4 @@ def library_warnings(*, quiet: bool) -> Iterator[None]:
 
 
 def _show(message: Warning | str, *_: Any, **__: Any) -> None:
-    talk(f"warning: {str(message).strip().partition(chr(10))[0]}", style="yellow")
+    warn(str(message).strip().partition("\n")[0])

@@ -1,19 +1,13 @@
 """`attrcert merge`: one CSV of the CSVs of shards."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from attrcert.cli.console import talk
-from attrcert.errors import UsageError
+from attrcert.cli.console import talk, warn
+from attrcert.cli.options import Asked, command
 
 
-def merge(
-    files: Annotated[list[Path], typer.Argument(help="The CSVs of all shards.", show_default=False)],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The CSV to write; its manifest goes beside it.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what --out holds.")] = False,
-) -> None:
+@command("merge", example="attrcert merge shard-*.csv -o bounds.csv")
+def merge(asked: Asked) -> None:
     """Join the CSVs of runs with --shard 1/N to N/N into the one that a run without --shard would have written.
 
     Perturbations (--save-deltas) and Jacobians are joined too, into files beside it.
@@ -21,15 +15,15 @@ def merge(
     without --shard, with --out and --resume, computes them.
     """
     from attrcert.saved.merging import merge as join
+    from attrcert.settings.reading import Joining
     from attrcert.vocabulary import indices_text
 
-    if any(file.resolve() == out.resolve() for file in files):
-        raise UsageError(f"{out} is one of the files to join", hint="choose another --out")
-    merged = join(files)
-    beside, notes = merged.write(out, overwrite=overwrite)
+    joining = asked.part(Joining)
+    merged = join(joining.files)
+    beside, notes = merged.write(joining.out, overwrite=joining.overwrite)
     for note in notes:
-        talk(f"warning: {note}", style="yellow")
-    talk(f"{out}: {len(merged.rows)} rows of {merged.samples} samples from {len(files)} files")
+        warn(note)
+    talk(f"{joining.out}: {len(merged.rows)} rows of {merged.samples} samples from {len(joining.files)} files")
     for kind, file in beside.items():
         talk(f"{file}: {kind}, {len(merged.arrays[kind])} arrays")
     if merged.missing:

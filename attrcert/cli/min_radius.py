@@ -1,11 +1,8 @@
 """`attrcert min-radius`: the smallest smoothing radius at which a threshold is certified, per sample."""
 
-from attrcert.cli.execution import execute, say
 from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
-from attrcert.settings.certifying import MinRadiusConfig
 from attrcert.settings.declared import declared
-from attrcert.settings.output import ClosedForm, Output
 from attrcert.settings.sources import DataSpec
 
 
@@ -18,27 +15,39 @@ def min_radius(asked: Asked) -> None:
     The attribution that is certified changes with the radius, so radii are tried, never extrapolated: the answer is a radius at
     which the certificate was shown to hold, with confidence; `infeasible` where none of the grid does.
     """
+    from attrcert.cli.execution import execute
+    from attrcert.settings.output import ClosedForm
+
     published = asked.part(ClosedForm).published
     if published is None:
         execute(asked)
-        return
-    asked.only("published", "smooth", "min_cosine", "eps", "format", "json", "quiet", "require", *declared(DataSpec))
+    else:
+        names = ("published", "smooth", "min_cosine", "eps", "format", "json", "quiet", "require")
+        asked.only(*names, *declared(DataSpec))
+        _closed_form(asked, published)
+
+
+def _closed_form(asked: Asked, ratio: float) -> None:
+    """What the paper prints for a given |h|/M."""
+    from attrcert.cli.execution import say
+    from attrcert.settings.certifying import MinRadiusConfig
+
     task = asked.task()
     assert isinstance(task, MinRadiusConfig)
     if task.smoothing.smooth != "uniform":
         raise UsageError(f"--published is for uniform noise, got {task.smoothing.smooth}")
+
     from attrcert.running.evaluating.smoothing import published_radii
     from attrcert.running.opening.opening import input_size
 
-    found, promise = published_radii(task, input_size(asked.data()), published), "published; not a certificate"
+    found, promise = published_radii(task, input_size(asked.data()), ratio), "published; not a certificate"
     say(
+        asked,
         [
-            {"eps": eps, "threshold": T, "ratio": published, "radius": radius, "guarantee": promise}
+            (
+                f"eps {eps:g}, cosine >= {T:g}, |h|/M = {ratio:g}: R = {radius:.6g} ({promise})",
+                {"eps": eps, "threshold": T, "ratio": ratio, "radius": radius, "guarantee": promise},
+            )
             for eps, T, radius in found
         ],
-        [
-            f"eps {eps:g}, cosine >= {T:g}, |h|/M = {published:g}: R = {radius:.6g} ({promise})"
-            for eps, T, radius in found
-        ],
-        asked.part(Output),
     )

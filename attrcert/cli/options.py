@@ -1,20 +1,24 @@
-"""Options made of declared settings, and what was said of them. Nothing here imports torch."""
+"""Options made of declared settings, and what was said of them. They are made when a command is asked for, and nothing here imports
+torch.
+"""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.core import TyperCommand
 
 from attrcert.cli.library_warnings import library_warnings
 from attrcert.errors import UsageError
-from attrcert.settings.commands import COMMANDS, task_of
-from attrcert.settings.declared import Setting, Settings, declared, default_of, made, option
+from attrcert.settings.declared import Setting, Settings, declared, made, option
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
-from attrcert.settings.tasks import Task, parts_of
 
-Run = Callable[..., None]
+if TYPE_CHECKING:
+    from attrcert.settings.commands import Command, Offer
+    from attrcert.settings.tasks import Task
+
 ALL = "attrcert.all"  # in a context's notes: that all options are asked for
 MOST_SHOWN = 26  # letters of choices beside an option; more stand in its help
 P = TypeVar("P", bound=Settings)
@@ -30,10 +34,11 @@ class Asked:
     def part(self, kind: type[P]) -> P:
         return made(kind, self.given)
 
-    def task(self, preset: Mapping[str, Any] | None = None) -> Task:
+    def task(self, preset: Mapping[str, Any] | None = None) -> "Task":
         """With a preset's settings where nothing was said."""
-        own = {name for task in COMMANDS[self.command].tasks for name in (*_settings_of_task(task), *task.refused)}
-        return task_of(self.command, {name: value for name, value in self.given.items() if name in own}, preset)
+        from attrcert.settings.commands import task_of
+
+        return task_of(self.command, _declared(self.command).asked_of_task(self.given), preset)
 
     def only(self, *names: str) -> None:
         """Refuse what else was said."""
@@ -51,158 +56,70 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _Offered:
-    """A setting as an option of a command; without a part it is a text without a default."""
+class Offered:
+    """A command of the command line: its name, its help, and what it does with what was said to it."""
 
     name: str
-    how: Setting
-    part: type[Settings] | None
-    hidden: bool = False
+    example: str
+    body: Callable[[Asked], None]
 
     @property
-    def default(self) -> Any:
-        return default_of(self.part, self.name) if self.part else None
+    def help(self) -> str:
+        return flowing(self.body.__doc__ or "")
 
-    @property
-    def hint(self) -> str:
-        """The type as it is written."""
-        return next(str(one.type) for one in fields(self.part) if one.name == self.name) if self.part else "str"
+    def made(self) -> Any:
+        """As typer runs it, with the options that its settings make."""
+        from typer.main import get_command
 
-    @property
-    def parameter(self) -> inspect.Parameter:
-        kind, default = self._kind(), self.default
-        shown = bool(default) or (default is not None and not isinstance(default, bool | tuple | Mapping))
-        if self.how.unsaid or not shown:
-            default = False if kind is bool else None
-        listed = f" One of {', '.join(self.how.words)}." if self._shown and self._metavar(kind) != self._shown else ""
-        text = self.how.help + listed + (f" Default: {self.how.unsaid}." if self.how.unsaid else "")
-        about: dict[str, Any] = {"help": escaped(text), "show_default": shown and not self.how.unsaid}
-        if self.how.argument:
-            about["help"] = escaped(f"{text} Default: {self.default}.")
-            return _parameter(self.name, str | None, typer.Argument(**{**about, "show_default": False}), None)
-        about |= {"rich_help_panel": self.how.panel, "hidden": self.hidden}
-        about["metavar"] = self._metavar(kind)
-        if self.how.choices:
-            about["autocompletion"] = _completion(self.how)
-        flags = self.how.flags or (option(self.name),)
-        given: Any = list[str] if kind is list else kind
-        if default is None:
-            given = given | None
-        elif kind is list:
-            default = [_text(value) for value in default]
-        elif kind is str:
-            default = _text(default)
-        return _parameter(self.name, given, typer.Option(*flags, **about), default)
+        offers = {one.name: one for one in _declared(self.name).offers}
 
-    @property
-    def _shown(self) -> str:
-        """The choices."""
-        return f"[{'|'.join(self.how.words)}]" if self.how.words else ""
-
-    def _metavar(self, kind: type) -> str | None:
-        """What is shown for the value: few choices as they are; flags have none."""
-        if self._shown and len(self._shown) <= MOST_SHOWN:
-            return self._shown
-        if self.how.metavar or kind in (bool, int, float):
-            return self.how.metavar or None
-        return "<number>" if "float" in self.hint else "<text>"
-
-    def _kind(self) -> type:
-        """What the command line takes."""
-        if self.how.many:
-            return list
-        kinds = {"bool": bool, "int": int, "float": float} if self.how.read is None else {}
-        return next((kind for name, kind in kinds.items() if name in self.hint), str)
-
-
-def _parameter(name: str, kind: Any, about: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _completion(how: Setting) -> Callable[[str], list[str]]:
-    def completed(incomplete: str) -> list[str]:
-        return [word for word in how.words if word.startswith(incomplete)]
-
-    return completed
-
-
-def escaped(text: str) -> str:
-    """Brackets are not markup."""
-    return text.replace("[", "\\[")
-
-
-def _settings_of_task(task: type[Task]) -> dict[str, tuple[type[Settings], Setting]]:
-    """Every setting of a task's parts, also those that it refuses."""
-    return {name: (part, how) for part in parts_of(task).values() for name, how in declared(part).items()}
-
-
-def _offers(command: str) -> list[_Offered]:
-    """The options of a command: those of its tasks, and those of other parts; arguments first."""
-    tasks = {task: _settings_of_task(task) for task in COMMANDS[command].tasks}
-    found: dict[str, _Offered] = {}
-    for settings in tasks.values():
-        for name, (part, how) in settings.items():
-            if name not in found or (how.many and not found[name].how.many):
-                hidden = all(name in task.refused for task, own in tasks.items() if name in own)
-                found[name] = _Offered(name, how, part, hidden)
-    for name in {name for task in tasks for name in task.refused} - set(found):
-        found[name] = _Offered(name, Setting("", ""), None, hidden=True)
-    if len(tasks) > 1:  # saying it is what chooses between the two
-        found["smooth"] = _Offered("smooth", found["smooth"].how, None)
-    for part in COMMANDS[command].others:
-        for name, how in declared(part).items():
-            found.setdefault(name, _Offered(name, how, part))
-    return sorted(found.values(), key=lambda one: not one.how.argument)
-
-
-def command(name: str, *, example: str) -> Callable[[Callable[[Asked], None]], Run]:
-    """A command of typer's with the options that its settings make; it hears what was said."""
-
-    def made_of(body: Callable[[Asked], None]) -> Run:
-        offered = _offers(name)
-
-        def run(context: Any, help_all: bool, **values: Any) -> None:
-            if help_all:
-                context.meta[ALL] = True
-                context.get_help()
-                return
-            given = {key: value for key, value in values.items() if said(context, key)}
+        def run(context: Any, **values: Any) -> None:
+            given = {name: _once(offers[name], values[name]) for name in offers if said(context, name)}
             with library_warnings(quiet=bool(given.get("quiet"))):
-                body(Asked(name, given))
+                self.body(Asked(self.name, given))
 
-        more = sum(not one.how.basic and not one.hidden for one in offered)
-        all_of_it = typer.Option("--help-all", help=f"Show {more} more options and exit.")
+        more = sum(not one.hidden for one in offers.values()) - len(shown(self.name))
+        about = typer.Option(
+            "--help-all", help=f"Show {more} more options and exit.", callback=_show_all, is_eager=True
+        )
         parameters = [
-            inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-            *(one.parameter for one in offered),
-            _parameter("help_all", bool, all_of_it, False),
+            _parameter("context", typer.Context),
+            *map(_parameter_of, offers.values()),
+            *([_parameter("help_all", Annotated[bool, about], default=False)] if more else []),
         ]
-        run.__name__, run.__doc__ = name, flowing(body.__doc__ or "")
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.epilog = f"Example: {escaped(example)}"  # type: ignore[attr-defined]
-        return run
+        alone = typer.Typer(add_completion=False)
+        alone.command(self.name, cls=Plain, help=self.help, epilog=f"Example: {escaped(self.example)}")(run)
+        return get_command(alone)
 
-    return made_of
+
+def command(name: str, *, example: str) -> Callable[[Callable[[Asked], None]], Offered]:
+    """A command with the options that its settings make; its body hears what was said."""
+    return lambda body: Offered(name, example, body)
 
 
-def hide_advanced(parameters: list[Any], context: Any) -> None:
-    """Of computing commands, unless all are asked for; completion knows them all the same."""
-    if context.info_name in COMMANDS and not context.meta.get(ALL):
-        basic = {one.name for one in _offers(context.info_name) if one.how.basic and not one.hidden} | {"help_all"}
-        for parameter in parameters:
-            parameter.hidden = parameter.name not in basic
+class Plain(TyperCommand):
+    """Flags are shown without a type, and only --help-all shows options that few need."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return without_types(super().get_params(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        visible, parameters = shown(ctx.info_name) | {"help_all"}, list[Any](self.params)
+        for parameter in parameters:  # hidden from help alone: completion knows them
+            parameter.hidden = parameter.hidden or (parameter.name not in visible and not ctx.meta.get(ALL))
+            parameter.opts = _without_aliases(parameter.opts)
+        super().format_help(ctx, formatter)
 
 
 def without_types(parameters: list[Any]) -> list[Any]:
-    """Flags say what they are by being there."""
+    """Flags say what they are by being there, and of arguments each value is shown."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
+        elif parameter.nargs == -1:
+            parameter.display_type_rich = lambda ctx: "<path>"
     return parameters
 
 
@@ -211,6 +128,88 @@ def flowing(text: str) -> str:
     return escaped("\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")))
 
 
+def escaped(text: str) -> str:
+    """Brackets are not markup."""
+    return text.replace("[", "\\[")
+
+
 def said(context: Any, name: str) -> bool:
     """Whether an option was given on the command line."""
     return getattr(context.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
+def _declared(command: str) -> "Command":
+    from attrcert.settings.commands import COMMANDS
+
+    return COMMANDS[command]
+
+
+def shown(command: str) -> set[str]:
+    """The options that --help shows: those that are marked as basic, or all where none is."""
+    known = [one for one in _declared(command).offers if not one.hidden]
+    return {one.name for one in known if one.how.basic} or {one.name for one in known}
+
+
+def _show_all(context: Any, wanted: bool) -> None:
+    if wanted:
+        context.meta[ALL] = True
+        context.get_help()
+        raise typer.Exit
+
+
+def _once(offer: "Offer", value: Any) -> Any:
+    """One value, of an option that takes one: none of several is forgotten."""
+    if not isinstance(value, list) or offer.how.many:
+        return value
+    if len(value) > 1:
+        times = "twice" if len(value) == 2 else f"{len(value)} times"
+        raise UsageError(f"{offer.spelt} is given {times}: {', '.join(value)}", hint="give it once")
+    return value[0]
+
+
+def _parameter_of(offer: "Offer") -> inspect.Parameter:
+    """As typer reads it. All values are texts: the settings say what they mean, and what is wrong with them."""
+    how, metavar, flag = offer.how, _metavar(offer), "bool" in offer.hint
+    aliases = [word for word in how.flags if word not in _without_aliases(how.flags)]
+    text = how.help + ("" if metavar.startswith("[") else offer.listed) + "".join(f" Also {word}." for word in aliases)
+    in_text = bool(how.unsaid or how.argument)
+    text += f" Default: {offer.usual}." if offer.usual and in_text else ""
+    default: Any = False if flag else [offer.usual] if offer.usual and not in_text else None
+    about: dict[str, Any] = {"help": escaped(text), "show_default": bool(default), "autocompletion": _completion(how)}
+    kind: Any = bool if flag else list[str]
+    if how.argument:
+        kind, made_of = list[str] if how.many else str, typer.Argument(**about)
+    else:
+        about |= {"metavar": metavar, "rich_help_panel": how.panel, "hidden": offer.hidden}
+        words = how.flags or (option(offer.name),)
+        made_of = typer.Option(*words, **about)
+    if offer.default is MISSING:
+        return _parameter(offer.name, Annotated[kind, made_of])
+    return _parameter(offer.name, Annotated[kind if flag else kind | None, made_of], default=default)
+
+
+def _parameter(name: str, kind: Any, **default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=kind, **default)
+
+
+def _metavar(offer: "Offer") -> str:
+    """What is shown for the value: few choices as they are; flags have none."""
+    choices, hint = f"[{'|'.join(offer.how.words)}]", offer.hint
+    if offer.how.words and len(choices) <= MOST_SHOWN:
+        return choices
+    kinds = {"bool": "", "int": "<int>", "float": "<float>"} if offer.how.read is None else {"float": "<number>"}
+    kind = next((shown for name, shown in {**kinds, "Path": "<path>"}.items() if name in hint), "<text>")
+    return offer.how.metavar or kind
+
+
+def _without_aliases(words: Sequence[str]) -> list[str]:
+    """The first long spelling, and short ones: more would not fit beside the help."""
+    long = [word for word in words if word.startswith("--")]
+    return [word for word in words if word not in long[1:]]
+
+
+def _completion(how: Setting) -> Callable[[str], list[str]] | None:
+    def completed(incomplete: str) -> list[str]:
+        return [word for word in how.words if word.startswith(incomplete)]
+
+    return completed if how.choices else None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from attrcert.cli.console import talk
+from attrcert.cli.console import silent, talk, warn
 from attrcert.cli.progress import progress
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
@@ -45,21 +45,19 @@ def compute(
     from attrcert.running.engines.engine import Order
 
     quiet, total = results.quiet, len(run.data.indices)
-    warn: Callable[[str], None] = (lambda _: None) if quiet else _warn
+    tell: Callable[[str], None] = silent if quiet else warn
     with _interruptible(), _books(total) as books:
         with _uninterrupted():
             books.open(run, results, deltas)
-        if not quiet:
-            _warn_of_findings(run)
-        for note in books.notes:
-            warn(note)
+        for note in (*(finding.text for finding in run.findings if finding.level == "warn"), *books.notes):
+            tell(note)
         rows: list[Row] = list(books.file.rows) if books.file else []
         done = books.file.finished if books.file else frozenset()
-        run, size = _as_begun(run, asked, engine, books.file, warn)
+        run, size = _as_begun(run, asked, engine, books.file, tell)
         books.begin({**run.environment(), "batch_size": size, "chunk": run.work.layout.chunk})
         with (
             progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
-            closing(engine(run, Order(done, size, books.kept, warn))) as found,
+            closing(engine(run, Order(done, size, books.kept, tell))) as found,
         ):
             for batch in found:
                 with _uninterrupted():
@@ -177,7 +175,7 @@ def _check_summary(command: str, file: "RowFile") -> None:
 
 
 def _as_begun(
-    run: "Run", asked: "RunOptions", engine: "Engine", file: "RowFile | None", warn: Callable[[str], None]
+    run: "Run", asked: "RunOptions", engine: "Engine", file: "RowFile | None", tell: Callable[[str], None]
 ) -> "tuple[Run, int]":
     """The run and how many samples go together: as before where it is resumed, so that what is left comes out as it would have."""
     from attrcert.running.engines.engine import fitting
@@ -187,22 +185,12 @@ def _as_begun(
         return run, size
     layout = run.work.layout
     chunk = layout.chunk if layout.held is not None else asked.chunk  # what fits where memory is short
-    size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, warn=warn)
-    return run.with_chunk(_as_before(file, "chunk", chunk, layout.chunk, asked=asked.chunk, warn=warn)), size
-
-
-def _warn(message: str) -> None:
-    talk(f"warning: {message}", style="yellow")
-
-
-def _warn_of_findings(run: "Run") -> None:
-    for finding in run.findings:
-        if finding.level == "warn":
-            _warn(finding.text)
+    size = _as_before(file, "batch_size", run.batch_size, size, asked=asked.batch_size, tell=tell)
+    return run.with_chunk(_as_before(file, "chunk", chunk, layout.chunk, asked=asked.chunk, tell=tell)), size
 
 
 def _as_before(
-    file: "RowFile", name: str, most: int | None, now: Any, *, asked: int | None, warn: Callable[[str], None]
+    file: "RowFile", name: str, most: int | None, now: Any, *, asked: int | None, tell: Callable[[str], None]
 ) -> Any:
     """The size that a resumed run began with, or fewer where fewer are asked for or fit, which is told; or that of a new run."""
     if name not in file.earlier:
@@ -210,12 +198,12 @@ def _as_before(
     before = file.earlier[name]
     option = f"--{name.replace('_', '-')}"
     if most is not None and before is not None and most < before:
-        warn(
+        tell(
             f"{option}: the run began with {before} and goes on with {most}: figures agree with the first ones up to rounding"
         )
         return most
     if asked not in (None, before):
-        warn(f"{option} {asked} is not used: the run began with {before}, and goes on with that")
+        tell(f"{option} {asked} is not used: the run began with {before}, and goes on with that")
     return before
 
 

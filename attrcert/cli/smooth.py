@@ -1,13 +1,8 @@
 """`attrcert smooth`: the smoothed attributions themselves, since they are what is certified."""
 
-from attrcert.cli.console import talk
-from attrcert.cli.execution import incomplete
+from attrcert.cli.console import silent, talk
 from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
-from attrcert.saved.files import make_folder
-from attrcert.saved.locks import Lock
-from attrcert.settings.computing import RunOptions
-from attrcert.settings.output import Complete, Files, Quiet
 
 
 @command(
@@ -21,8 +16,12 @@ def smooth(asked: Asked) -> None:
     bounded attribution), standard_error (of each entry), C_hat (the map's length), C_lower (its lower bound with
     confidence) and M.
     """
+    from attrcert.settings.computing import RunOptions
+    from attrcert.settings.output import Complete, Files, Quiet
+
     task, files = asked.task(), asked.part(Files)
 
+    from attrcert.cli.execution import incomplete
     from attrcert.running.keeping.heatmaps import (
         check_pictures,
         holds_maps,
@@ -31,8 +30,10 @@ def smooth(asked: Asked) -> None:
         write_pictures,
     )
     from attrcert.running.opening.opening import open_run
+    from attrcert.saved.files import make_folder
+    from attrcert.saved.locks import Lock
 
-    out, png, say = files.out, files.png, _silent if asked.part(Quiet).quiet else talk
+    out, png, say = files.out, files.png, silent if asked.part(Quiet).quiet else talk
     if out.exists() and not holds_maps(out):
         raise UsageError(f"{out} is not a file of maps that attrcert wrote, and is not overwritten")
     if png is not None:
@@ -52,7 +53,3 @@ def smooth(asked: Asked) -> None:
     for sample in failed:
         say(f"no map of sample {sample.index}: {sample.kind}: {sample.message}", style="yellow")
     incomplete(len(failed), len(failed) + len(maps["index"]), "map", asked.part(Complete))
-
-
-def _silent(message: str, *, style: str = "") -> None:
-    pass

@@ -1,17 +1,60 @@
-"""What each computing command can be asked for: its tasks, and the settings beside them."""
+"""What each command can be asked for: its tasks, and the settings beside them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from typing import Any
 
 from attrcert.errors import UsageError
 from attrcert.settings.certifying import CertifiedMaxEpsConfig, CertifyConfig, MinRadiusConfig, SmoothConfig
 from attrcert.settings.computing import Place, RunOptions, Workers
-from attrcert.settings.declared import Settings, declared, default_of, option
+from attrcert.settings.declared import Setting, Settings, declared, default_of, hint_of, option, spelt
 from attrcert.settings.explaining import Precision
 from attrcert.settings.output import Campaigning, ClosedForm, Complete, Files, Findings, Global, Keeping, Output, Quiet
+from attrcert.settings.reading import Joining, Judged, Judging, Listing, Paging
 from attrcert.settings.sources import DataSpec, ModelSpec
-from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, parts_of, settings_of
+from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, homes, parts_of, settings_of
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A setting as an option of a command; without a part it is a text without a default."""
+
+    name: str
+    how: Setting
+    part: type[Settings] | None = None
+    hidden: bool = False  # it is there to be refused
+
+    @property
+    def default(self) -> Any:
+        return default_of(self.part, self.name) if self.part else None
+
+    @property
+    def hint(self) -> str:
+        """The type as it is written."""
+        return hint_of(self.part, self.name) if self.part else "str"
+
+    @property
+    def usual(self) -> str:
+        """What holds where it is not given, as it is typed; empty where that is nothing."""
+        default = self.default
+        if default in (None, MISSING) or isinstance(default, bool | Mapping):
+            default = ()
+        values = default if isinstance(default, tuple) else (default,)
+        return self.how.unsaid or ", ".join(f"{one:g}" if isinstance(one, float) else str(one) for one in values)
+
+    @property
+    def listed(self) -> str:
+        """Its choices, behind its help."""
+        return f" One of {', '.join(self.how.words)}." if self.how.words else ""
+
+    @property
+    def meaning(self) -> str:
+        """All that can be said of it where there is room."""
+        return self.how.help + self.listed + (f" Default: {self.usual}." if self.usual else "")
+
+    @property
+    def spelt(self) -> str:
+        return spelt(self.name, self.how)
 
 
 @dataclass(frozen=True)
@@ -31,6 +74,30 @@ class Command:
         """All settings that the command knows, also those that a task refuses."""
         return (*dict.fromkeys(part for task in self.tasks for part in parts_of(task).values()), *self.others)
 
+    @property
+    def offers(self) -> list[Offer]:
+        """The command's options: those of its tasks, and those of other parts; arguments first."""
+        found: dict[str, Offer] = {}
+        for task in self.tasks:
+            for name, part in homes(task).items():
+                how = declared(part)[name]
+                if name not in found or (how.many and not found[name].how.many):
+                    refused = all(name in one.refused for one in self.tasks if name in homes(one))
+                    found[name] = Offer(name, how, part, hidden=refused)
+        for name in {name for task in self.tasks for name in task.refused} - set(found):
+            found[name] = Offer(name, Setting(), hidden=True)
+        if len(self.tasks) > 1:  # saying it is what chooses between the two
+            found["smooth"] = Offer("smooth", found["smooth"].how)
+        for part in self.others:
+            for name, how in declared(part).items():
+                found.setdefault(name, Offer(name, how, part))
+        return sorted(found.values(), key=lambda one: not one.how.argument)
+
+    def asked_of_task(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of the given settings that a task of the command takes or refuses."""
+        own = {one.name for one in self.offers if one.part not in self.others}
+        return {name: value for name, value in given.items() if name in own}
+
 
 ROWS = (ModelSpec, DataSpec, RunOptions, Workers, Output)
 COMMANDS = {
@@ -40,6 +107,10 @@ COMMANDS = {
     "min-radius": Command(None, MinRadiusConfig, (*ROWS, ClosedForm)),
     "smooth": Command(None, SmoothConfig, (ModelSpec, DataSpec, RunOptions, Complete, Quiet, Files)),
     "doctor": Command(None, None, (ModelSpec, DataSpec, Place, Precision, Findings)),
+    "gate": Command(None, None, (Judging, Judged)),
+    "report": Command(None, None, (Paging,)),
+    "merge": Command(None, None, (Joining,)),
+    "catalogue": Command(None, None, (Listing,)),
 }
 
 
@@ -50,7 +121,7 @@ def task_of(command: str, given: Mapping[str, Any], preset: Mapping[str, Any] | 
     averaged = plain is None or (smoothed is not None and "smooth" in wanted)
     task, other = (smoothed, plain) if averaged else (plain, smoothed)
     assert task is not None
-    elsewhere = {name for part in parts_of(other).values() for name in declared(part)} if other else set()
+    elsewhere = set(homes(other)) if other else set()
     for name in elsewhere & set(wanted) - set(settings_of(task)) - set(task.refused):
         if averaged:
             raise UsageError(
@@ -58,8 +129,7 @@ def task_of(command: str, given: Mapping[str, Any], preset: Mapping[str, Any] | 
             )
         raise UsageError(f"{option(name)} is for smoothed attributions", hint="add --smooth uniform --radius R")
     made = task(**{**(preset or {}), **wanted})
-    usual = {name: default_of(part, name) for part in parts_of(task).values() for name in declared(part)}
     for name, use in made.idle.items():
-        if name in wanted and made.flat()[name] != usual[name]:
+        if name in wanted and made.flat()[name] != default_of(homes(task)[name], name):
             raise UsageError(f"{option(name)} has no effect here: it is for {use}")
     return made

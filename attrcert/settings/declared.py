@@ -24,8 +24,8 @@ _KEY = "setting"
 class Setting:
     """What everybody must know of a setting."""
 
-    help: str
-    panel: str
+    help: str = ""
+    panel: str = ""
     read: Callable[[str, str], Any] | None = None  # from a text and the option's name to a value
     many: bool = False  # may be given several times, or with commas
     whole: bool = False  # commas belong to the text
@@ -125,8 +125,8 @@ def _words(value: Any, *, split: bool) -> Iterable[Any]:
             yield part
 
 
-def setting(default: Any, help: str, panel: str, *, kw_only: bool = False, **how: Any) -> Any:
-    """A field of a `Settings`; a callable makes its default."""
+def setting(default: Any, help: str, panel: str = "", *, kw_only: bool = False, **how: Any) -> Any:
+    """A field of a `Settings`; a callable makes its default, and MISSING says that it must be given."""
     about: dict[str, Any] = {"metadata": {_KEY: Setting(help, panel, **how)}, "kw_only": kw_only}
     return field(default_factory=default, **about) if callable(default) else field(default=default, **about)
 
@@ -163,16 +163,22 @@ def declared(part: type[Settings]) -> dict[str, Setting]:
 
 
 def default_of(part: type[Settings], name: str) -> Any:
-    """What holds where a setting is not given."""
+    """What holds where a setting is not given; MISSING where it must be."""
     one = next(one for one in fields(part) if one.name == name)
     return one.default_factory() if one.default_factory is not MISSING else one.default
 
 
+def hint_of(part: type[Settings], name: str) -> str:
+    """The type of a setting, as it is written."""
+    return next(str(one.type) for one in fields(part) if one.name == name)
+
+
 def taken(part: type[Settings], given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the given settings that are a part's. Texts are read, and one value stands for several where several may be given."""
-    known = {one.name: (one.metadata[_KEY], str(one.type)) for one in fields(part) if _KEY in one.metadata}
     return {
-        name: how.taken(given[name], hint, spelt(name, how)) for name, (how, hint) in known.items() if name in given
+        name: how.taken(given[name], hint_of(part, name), spelt(name, how))
+        for name, how in declared(part).items()
+        if name in given
     }
 
 

@@ -99,11 +99,18 @@ class DataSpec(Capped):
     limit: int | None = setting(
         None, "Use at most this many samples.", DATA, least=1, unsaid=f"all; {BUNDLED_LIMIT} where DATASET is omitted", basic=True,
     )  # fmt: skip
-    indices: tuple[int, ...] | None = setting(None, "Use these samples, e.g. 3,17,100-199.", DATA, read=parse_indices)
+    indices: tuple[int, ...] | None = setting(
+        None, "Use these samples, each once, e.g. 3,17,100-199.", DATA, read=parse_indices
+    )
     shard: tuple[int, int] | None = setting(
         None, "Use every N-th of these samples, from the I-th: one of N runs, whose CSVs `attrcert merge` joins.",
         DATA, read=parse_shard, metavar="I/N",
     )  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        if self.indices is not None:
+            object.__setattr__(self, "indices", tuple(dict.fromkeys(self.indices)))
 
 
 def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,8 +49,11 @@ class Task:
 
     def flat(self) -> dict[str, Any]:
         """All settings by name, also those that mean nothing here."""
-        parts = {name: declared(kind) for name, kind in parts_of(type(self)).items()}
-        return {name: getattr(getattr(self, part), name) for part, names in parts.items() for name in names}
+        return {
+            name: getattr(getattr(self, part), name)
+            for part, kind in parts_of(type(self)).items()
+            for name in declared(kind)
+        }
 
     def identity(self) -> dict[str, Any]:
         """Everything that a result depends on."""
@@ -116,10 +119,14 @@ def parts_of(task: type[Task]) -> dict[str, type[Settings]]:
     return {one.name: one.type for one in fields(task) if isinstance(one.type, type) and issubclass(one.type, Settings)}
 
 
+def homes(task: type[Task]) -> dict[str, type[Settings]]:
+    """The part that each setting of a task is in, also of those that the task refuses."""
+    return {name: part for part in parts_of(task).values() for name in declared(part)}
+
+
 def settings_of(task: type[Task]) -> dict[str, Setting]:
     """All settings of a task by name."""
-    found = {name: how for kind in parts_of(task).values() for name, how in declared(kind).items()}
-    return {name: how for name, how in found.items() if name not in task.refused}
+    return {name: declared(part)[name] for name, part in homes(task).items() if name not in task.refused}
 
 
 @dataclass(frozen=True, init=False)
