@@ -15,7 +15,6 @@ def attack(asked: Asked) -> None:
     What an attack reaches (T_hat) is a lower bound of the worst case. Where it exceeds a first-order T_e, that is counted and shown;
     exit code 1 is for bounds that are proved or hold with confidence.
     """
-    from attrcert.cli.execution import execute
     from attrcert.settings.output import Campaigning, Output
 
     extra, out = asked.part(Campaigning), asked.part(Output).out
@@ -26,4 +25,6 @@ def attack(asked: Asked) -> None:
         raise UsageError(f"--save-deltas must name a .safetensors file, got {extra.save_deltas}")
     if extra.save_deltas is not None and out == extra.save_deltas:
         raise UsageError("--out and --save-deltas must name two files, got the same")
+    from attrcert.cli.execution import execute
+
     execute(asked, task, deltas=extra.save_deltas, auc=extra.auc)

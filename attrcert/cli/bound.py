@@ -14,10 +14,11 @@ def bound(asked: Asked) -> None:
 
     Without arguments it bounds 64 images of the bundled Fashion-MNIST sample with the bundled natural model.
     """
-    from attrcert.cli.execution import execute
     from attrcert.settings.output import Keeping, Output
 
     jacobians = asked.part(Keeping).save_jacobian
     if jacobians and asked.part(Output).out is None:
         raise UsageError("--save-jacobian needs --out", hint="the matrices go into a file beside it")
+    from attrcert.cli.execution import execute
+
     execute(asked, jacobians=jacobians)

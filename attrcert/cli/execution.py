@@ -1,11 +1,11 @@
 """From a configuration to rows, a table on stdout and an exit code: what every computing command does."""
 
 import json
-import math
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -13,20 +13,33 @@ from attrcert.cli.console import put, stdout, talk
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
 from attrcert.cli.session import compute
+from attrcert.columns import Row, filled
 from attrcert.errors import UsageError
+from attrcert.reporting.gating.gates import judge_table
+from attrcert.reporting.gating.possibilities import check_can_fail
+from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.gating.rules import Rule, parse_rule
+from attrcert.reporting.gating.selections import applies, check_asked, no_run_has
+from attrcert.reporting.gating.verdict_texts import verdict_json
+from attrcert.reporting.gating.verdicts import Verdict
+from attrcert.reporting.summaries.attacks import areas, summarise_attacks
+from attrcert.reporting.summaries.bounds import Summary, summarise
+from attrcert.reporting.summaries.cases import summarise_cases
+from attrcert.reporting.summaries.overviews import overview
+from attrcert.reporting.tables.markdown import markdown
+from attrcert.reporting.tables.terminal import show
+from attrcert.running.engines.engine import Engine, Here, Spread
+from attrcert.running.engines.local_workers import Processes
+from attrcert.running.keeping.jacobians import check_jacobians
+from attrcert.running.opening.opening import open_run
+from attrcert.running.opening.runs import Run
+from attrcert.saved.arrays import jacobian_file
+from attrcert.saved.files import check_target
+from attrcert.saved.records import to_csv
+from attrcert.saved.runfiles import table_of
 from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.output import Complete, Output
 from attrcert.settings.tasks import Task
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from attrcert.columns import Row
-    from attrcert.reporting.gating.rules import Rule
-    from attrcert.reporting.gating.verdicts import Verdict
-    from attrcert.reporting.summaries.bounds import Summary
-    from attrcert.running.engines.engine import Engine
-    from attrcert.running.opening.runs import Run
 
 
 def execute(
@@ -34,16 +47,10 @@ def execute(
     task: Task | None = None,
     *,
     deltas: Path | None = None,
-    jacobians: "Sequence[int]" = (),
+    jacobians: Sequence[int] = (),
     auc: bool = False,
 ) -> None:
     """Compute, write, print, judge; exit 1 if a promise was broken or a rule failed, 4 if too many samples have no figure."""
-    from attrcert.reporting.gating.promises import broken
-    from attrcert.running.keeping.jacobians import check_jacobians
-    from attrcert.running.opening.opening import open_run
-    from attrcert.saved.arrays import jacobian_file
-    from attrcert.saved.files import check_target
-
     task, results = task or asked.task(), asked.part(Output)
     results.needs_file(deltas)
     for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
@@ -67,15 +74,10 @@ def execute(
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", results)
 
 
-def _rules(texts: "Sequence[str]", task: Task) -> "tuple[Rule, ...]":
+def _rules(texts: Sequence[str], task: Task) -> tuple[Rule, ...]:
     """What is required of a task's rows. A rule about what is not asked for, and one that cannot fail, are refused before anything is
     computed; a filter on what the cases do not tell is left to the judgement.
     """
-    from attrcert.reporting.gating.possibilities import check_can_fail
-    from attrcert.reporting.gating.rules import parse_rule
-    from attrcert.reporting.gating.selections import applies, check_asked, no_run_has
-    from attrcert.saved.runfiles import table_of
-
     rules = tuple(parse_rule(text) for text in texts)
     rows: list[Row] = [{"index": 0, "status": "ok", **case} for case in task.cases]
     expected = table_of(rows, task.columns, task.command, "the run", {"identity": task.identity()})
@@ -91,15 +93,11 @@ def _rules(texts: "Sequence[str]", task: Task) -> "tuple[Rule, ...]":
     return rules
 
 
-def _engine(asked: Workers) -> "Engine":
+def _engine(asked: Workers) -> Engine:
     """Who computes."""
-    from attrcert.running.engines.engine import Here, Spread
-
     if asked.engine == "local" and asked.workers == 1:
         return Here()
     if asked.engine == "local":
-        from attrcert.running.engines.local_workers import Processes
-
         return Spread(partial(Processes, workers=asked.workers), asked.workers)
     try:
         from attrcert.running.engines.apart import Apart
@@ -109,11 +107,8 @@ def _engine(asked: Workers) -> "Engine":
     return Apart(partial(Actors, address=asked.ray_address, gpus=asked.gpus_per_worker), asked.workers)
 
 
-def _judged(run: "Run", rows: "list[Row]", rules: "Sequence[Rule]") -> "Verdict | None":
+def _judged(run: Run, rows: list[Row], rules: Sequence[Rule]) -> Verdict | None:
     """By --require."""
-    from attrcert.reporting.gating.gates import judge_table
-    from attrcert.saved.runfiles import table_of
-
     if not rules:
         return None
     manifest = {"identity": run.identity(), **run.environment()}
@@ -130,28 +125,8 @@ def incomplete(missing: int, samples: int, what: str, limit: Complete) -> None:
         raise typer.Exit(4)
 
 
-def say(asked: Asked, facts: "Sequence[tuple[str, Row]]") -> None:
-    """A closed form on stdout: lines for people, or what each says as JSON, where what has no end is null."""
-    results = asked.part(Output)
-    if results.require:
-        raise UsageError("a closed form has no rows that --require could judge")
-    if results.format not in ("table", "json"):
-        raise UsageError(f"a closed form has no rows: --format must be table or json, got {results.format}")
-    if results.format == "table":
-        put("\n".join(line for line, _ in facts))
-        return
-    finite = [{name: None if cell == math.inf else cell for name, cell in fact.items()} for _, fact in facts]
-    put(json.dumps(finite, indent=1))
-
-
-def _as_json(
-    run: "Run", rows: "list[Row]", summary: "Summary", verdict: "Verdict | None", *, auc: bool
-) -> "dict[str, Any]":
+def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | None, *, auc: bool) -> dict[str, Any]:
     """What the tables show, and every row."""
-    from attrcert.columns import filled
-    from attrcert.reporting.gating.verdict_texts import verdict_json
-    from attrcert.reporting.summaries.attacks import areas, summarise_attacks
-
     whole = {
         "identity": run.identity(),
         "summary": _summary_json(run, rows, summary),
@@ -164,23 +139,16 @@ def _as_json(
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
 
-def _summary_json(run: "Run", rows: "list[Row]", summary: "Summary") -> "dict[str, Any]":
+def _summary_json(run: Run, rows: list[Row], summary: Summary) -> dict[str, Any]:
     """What the table shows."""
-    from attrcert.reporting.summaries.cases import summarise_cases
-
     if run.config.command not in ("max-eps", "certify"):
         return summary.as_json()
     cases = [part.as_json() for part in summarise_cases(rows)]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 
 
-def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | None", *, auc: bool) -> "Summary":
+def _render(run: Run, rows: list[Row], format_: str, verdict: Verdict | None, *, auc: bool) -> Summary:
     """The result on stdout."""
-    from attrcert.reporting.summaries.bounds import summarise
-    from attrcert.reporting.summaries.overviews import overview
-    from attrcert.reporting.tables.markdown import markdown
-    from attrcert.saved.records import to_csv
-
     summary = summarise(rows, run.facts())
     if format_ == "csv":
         put(to_csv(rows, run.config.columns, header=True).removesuffix("\n"))
@@ -194,8 +162,6 @@ def _render(run: "Run", rows: "list[Row]", format_: str, verdict: "Verdict | Non
     if format_ == "markdown":
         put("\n".join(markdown(table) for table in tables))
     else:
-        from attrcert.reporting.tables.terminal import show
-
         console = stdout()
         for number, table in enumerate(tables):
             if number:

@@ -27,13 +27,15 @@ def gate(asked: Asked) -> None:
     Exit codes: 0 all hold, 1 a rule failed or was refuted, 2 a rule cannot be read or judged, 4 a run is incomplete.
     Where GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
     """
+    from attrcert.cli.replacing import check_ours
     from attrcert.reporting.gating.gates import judge_files
+    from attrcert.reporting.gating.verdict_texts import JUNIT_MARK
     from attrcert.settings.reading import Judged, Judging
 
     judged, judging = asked.part(Judged), asked.part(Judging)
     demanded = _demanded(judging)
     if judged.junit is not None and judged.junit.parent.is_dir():  # if it is not, that is told after the verdict
-        _check(judged.junit)
+        check_ours(judged.junit, (JUNIT_MARK,), what="a JUnit report that attrcert wrote", other="--junit")
     verdict = judge_files(judging.files, demanded)
     try:
         _write(verdict, judged.junit)
@@ -68,43 +70,29 @@ def _demanded(asked: "Judging") -> "Gate":
     return Gate(**{**read, **added, **{name: value for name, value in first.items() if value is not None}})
 
 
-def _check(junit: Path) -> None:
-    from attrcert.cli.replacing import begins_with, check_ours
-    from attrcert.reporting.gating.verdict_texts import JUNIT_MARK
-
-    check_ours(junit, begins_with(JUNIT_MARK), what="a JUnit report that attrcert wrote", other="--junit")
-
-
 def _write(verdict: "Verdict", path: Path | None) -> None:
     """The reports beside stdout."""
-    from attrcert.reporting.gating.verdict_texts import junit, step_summary, verdict_markdown
-    from attrcert.saved.files import write_text
+    from attrcert.reporting.gating.verdict_texts import junit
+    from attrcert.saved.files import cannot_write, write_text
 
     if path is not None:
         write_text(path, junit(verdict))
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
-        _add_to(Path(summary), step_summary(verdict_markdown(verdict) + "\n", _size(Path(summary))))
-
-
-def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
-    except OSError:  # it is not there yet
-        return 0
-
-
-def _add_to(path: Path, text: str) -> None:
-    """To a file that is not ours, wherever a link to it points; a pipe would be waited for."""
-    from attrcert.saved.files import cannot_write
-
-    try:
-        if path.is_fifo():
-            raise UsageError(f"GITHUB_STEP_SUMMARY must name a file, and {path} is a pipe")
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
+        if summary:
+            _add_to(Path(summary), verdict)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write(Path(summary or ""), error) from error
+
+
+def _add_to(path: Path, verdict: "Verdict") -> None:
+    """To a file that is not ours, wherever a link to it points; a pipe would be waited for."""
+    from attrcert.reporting.gating.verdict_texts import step_summary, verdict_markdown
+
+    if path.is_fifo():
+        raise UsageError(f"GITHUB_STEP_SUMMARY must name a file, and {path} is a pipe")
+    with path.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+        stream.write(step_summary(verdict_markdown(verdict) + "\n", stream.tell()))
 
 
 def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:

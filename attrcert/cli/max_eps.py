@@ -15,11 +15,12 @@ def max_eps(asked: Asked) -> None:
     With --smooth and --min-cosine it inverts the certificate of the smoothed attribution, which holds with confidence;
     --radius best (--sigma best) takes the best of a grid for each sample.
     """
-    from attrcert.cli.execution import execute
     from attrcert.settings.output import Global
 
     F = asked.part(Global).smoothgrad_lipschitz
     if F is None:
+        from attrcert.cli.execution import execute
+
         execute(asked)
     else:
         asked.only("smoothgrad_lipschitz", "sigma", "max_deviation", "format", "json", "quiet", "require")
@@ -28,7 +29,7 @@ def max_eps(asked: Asked) -> None:
 
 def _global(asked: Asked, F: float) -> None:
     """The Lipschitz bound of SmoothGrad, which needs neither a model nor data."""
-    from attrcert.cli.execution import say
+    from attrcert.cli.closed_forms import say
     from attrcert.settings.bounding import Thresholds
     from attrcert.settings.explaining import Averaging
 
@@ -39,14 +40,12 @@ def _global(asked: Asked, F: float) -> None:
     from attrcert.bounds.smoothed.smoothgrad_lipschitz import SmoothGradLipschitz
 
     bound, promise = SmoothGradLipschitz(F, sigma), "proved for the exact expectation"
-    found = [(deviation, bound.largest_eps(deviation)) for deviation in deviations]
+    about = {"bound_of_f": F, "sigma": sigma, "guarantee": promise}
     say(
         asked,
-        [
-            (
-                f"deviation <= {deviation:g} within eps = {round_down(eps, 6)} ({promise}; |f| <= {F:g}, sigma {sigma:g})",
-                {"threshold": deviation, "eps_max": eps, "bound_of_f": F, "sigma": sigma, "guarantee": promise},
-            )
-            for deviation, eps in found
-        ],
+        [{"threshold": most, "eps_max": bound.largest_eps(most), **about} for most in deviations],
+        lambda fact: (
+            f"deviation <= {fact['threshold']:g} within eps = {round_down(fact['eps_max'], 6)} "
+            f"({promise}; |f| <= {F:g}, sigma {sigma:g})"
+        ),
     )

@@ -15,11 +15,12 @@ def min_radius(asked: Asked) -> None:
     The attribution that is certified changes with the radius, so radii are tried, never extrapolated: the answer is a radius at
     which the certificate was shown to hold, with confidence; `infeasible` where none of the grid does.
     """
-    from attrcert.cli.execution import execute
     from attrcert.settings.output import ClosedForm
 
     published = asked.part(ClosedForm).published
     if published is None:
+        from attrcert.cli.execution import execute
+
         execute(asked)
     else:
         names = ("published", "smooth", "min_cosine", "eps", "format", "json", "quiet", "require")
@@ -29,7 +30,7 @@ def min_radius(asked: Asked) -> None:
 
 def _closed_form(asked: Asked, ratio: float) -> None:
     """What the paper prints for a given |h|/M."""
-    from attrcert.cli.execution import say
+    from attrcert.cli.closed_forms import say
     from attrcert.settings.certifying import MinRadiusConfig
 
     task = asked.task()
@@ -43,11 +44,6 @@ def _closed_form(asked: Asked, ratio: float) -> None:
     found, promise = published_radii(task, input_size(asked.data()), ratio), "published; not a certificate"
     say(
         asked,
-        [
-            (
-                f"eps {eps:g}, cosine >= {T:g}, |h|/M = {ratio:g}: R = {radius:.6g} ({promise})",
-                {"eps": eps, "threshold": T, "ratio": ratio, "radius": radius, "guarantee": promise},
-            )
-            for eps, T, radius in found
-        ],
+        [{"eps": e, "threshold": T, "ratio": ratio, "radius": R, "guarantee": promise} for e, T, R in found],
+        "eps {eps:g}, cosine >= {threshold:g}, |h|/M = {ratio:g}: R = {radius:.6g} ({guarantee})".format_map,
     )

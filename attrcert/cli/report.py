@@ -22,13 +22,13 @@ def report(asked: Asked) -> None:
     """
     from attrcert.cli.replacing import check_ours
     from attrcert.reporting.pages.content import make_page
-    from attrcert.reporting.pages.documents import html, is_report, text
+    from attrcert.reporting.pages.documents import MARKS, html, text
     from attrcert.settings.reading import Paging
 
     paging = asked.part(Paging)
     target = paging.target
     if target is not None:
-        check_ours(target, is_report, what="a report that attrcert wrote", other="-o")
+        check_ours(target, MARKS, what="a report that attrcert wrote", other="-o")
     page = make_page(
         paging.files, title=paging.title, most=paging.worst, pictures=paging.pictures, deltas=paging.deltas
     )
@@ -50,14 +50,14 @@ def _write(page: "Page", content: str, target: Path | None) -> None:
 
 
 def _draw(page: "Page", folder: Path) -> None:
-    from attrcert.cli.replacing import begins_with, check_ours
+    from attrcert.cli.replacing import check_ours
     from attrcert.reporting.pages.plots import MARK
     from attrcert.saved.files import make_folder, write_bytes
 
     make_folder(folder)
     files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}
     for path in files:
-        check_ours(path, begins_with(MARK), what="a figure that attrcert drew", other="--plots")
+        check_ours(path, (MARK,), what="a figure that attrcert drew", other="--plots")
     for path, (plot, kind) in files.items():
         write_bytes(path, plot.render(kind))
     talk(f"{len(page.plots)} figures in {folder}")

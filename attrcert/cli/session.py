@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -17,33 +17,32 @@ from attrcert.cli.progress import progress
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.foreign import shell
+from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.running.engines.engine import Engine, Order, fitting
+from attrcert.running.keeping.jacobians import write_jacobians
+from attrcert.running.opening.runs import Run
+from attrcert.saved.array_files import check_replaceable
 from attrcert.saved.arrays import JACOBIANS, delta_key, jacobian_file
+from attrcert.saved.deltas import DeltaFile
 from attrcert.saved.files import remove
 from attrcert.saved.manifests import COMPLETE, RUNNING
+from attrcert.saved.rowfiles import RowFile
+from attrcert.settings.computing import RunOptions
 from attrcert.settings.output import Output
-
-if TYPE_CHECKING:
-    from attrcert.running.engines.engine import Engine
-    from attrcert.running.opening.runs import Run
-    from attrcert.saved.deltas import DeltaFile
-    from attrcert.saved.rowfiles import RowFile
-    from attrcert.settings.computing import RunOptions
 
 DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing"}
 
 
 def compute(
-    run: "Run",
-    asked: "RunOptions",
+    run: Run,
+    asked: RunOptions,
     results: Output,
-    engine: "Engine",
+    engine: Engine,
     *,
     deltas: Path | None = None,
     jacobians: Sequence[int] = (),
 ) -> list[Row]:
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
-    from attrcert.running.engines.engine import Order
-
     quiet, total = results.quiet, len(run.data.indices)
     tell: Callable[[str], None] = silent if quiet else warn
     with _interruptible(), _books(total) as books:
@@ -74,22 +73,18 @@ def compute(
 class _Books:
     """The files that a run writes, and what it tells of itself; they are nobody else's until they are closed."""
 
-    file: "RowFile | None" = None
-    kept: "DeltaFile | None" = None
+    file: RowFile | None = None
+    kept: DeltaFile | None = None
     facts: dict[str, Any] = field(default_factory=dict)
     begun: bool = False
     lost: bool = False  # whether what is kept is of no use to anyone if the run does not end
 
-    def open(self, run: "Run", results: Output, deltas: Path | None) -> None:
+    def open(self, run: Run, results: Output, deltas: Path | None) -> None:
         """Nothing is removed before all that is there was seen to be ours, and this run's where it is resumed."""
         out, resume, overwrite = results.out, results.resume, results.overwrite
         if deltas:
-            from attrcert.saved.deltas import DeltaFile
-
             self.kept = DeltaFile(deltas, resume=resume, overwrite=overwrite)
         if out:
-            from attrcert.saved.array_files import check_replaceable
-
             jacobians = jacobian_file(out)
             check_replaceable(jacobians, JACOBIANS, overwrite=resume or overwrite)
             self.file = run.file(out, resume=resume, overwrite=overwrite, save_deltas=deltas is not None)
@@ -116,13 +111,11 @@ class _Books:
             with _uninterrupted():
                 self.file.write_manifest({**self.facts, "ended": _now()}, state=state)
 
-    def finish(self, run: "Run", jacobians: Sequence[int]) -> None:
+    def finish(self, run: Run, jacobians: Sequence[int]) -> None:
         """The manifest says that all is done when all is."""
         if self.kept:
             self.kept.finish()
         if jacobians and self.file:
-            from attrcert.running.keeping.jacobians import write_jacobians
-
             for failed in write_jacobians(run, jacobians, jacobian_file(self.file.path)):
                 talk(failed, style="yellow")
         self.write(COMPLETE)
@@ -163,10 +156,8 @@ def _books(total: int) -> Iterator[_Books]:
         books.close()
 
 
-def _check_summary(command: str, file: "RowFile") -> None:
+def _check_summary(command: str, file: RowFile) -> None:
     """Rows of an earlier run must be such that this one can show them in the end."""
-    from attrcert.reporting.summaries.overviews import overview_of_file
-
     try:
         if file.rows:
             overview_of_file(command, file.rows, file.path)
@@ -175,11 +166,9 @@ def _check_summary(command: str, file: "RowFile") -> None:
 
 
 def _as_begun(
-    run: "Run", asked: "RunOptions", engine: "Engine", file: "RowFile | None", tell: Callable[[str], None]
-) -> "tuple[Run, int]":
+    run: Run, asked: RunOptions, engine: Engine, file: RowFile | None, tell: Callable[[str], None]
+) -> tuple[Run, int]:
     """The run and how many samples go together: as before where it is resumed, so that what is left comes out as it would have."""
-    from attrcert.running.engines.engine import fitting
-
     size = fitting(run, engine)
     if file is None:
         return run, size
@@ -190,7 +179,7 @@ def _as_begun(
 
 
 def _as_before(
-    file: "RowFile", name: str, most: int | None, now: Any, *, asked: int | None, tell: Callable[[str], None]
+    file: RowFile, name: str, most: int | None, now: Any, *, asked: int | None, tell: Callable[[str], None]
 ) -> Any:
     """The size that a resumed run began with, or fewer where fewer are asked for or fit, which is told; or that of a new run."""
     if name not in file.earlier:
@@ -207,7 +196,7 @@ def _as_before(
     return before
 
 
-def _say_how_to_resume(file: "RowFile | None", total: int) -> None:
+def _say_how_to_resume(file: RowFile | None, total: int) -> None:
     if file is None:
         talk("interrupted; nothing was saved, since there was no --out")
         return

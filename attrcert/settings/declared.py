@@ -72,16 +72,15 @@ class Setting:
         return value
 
     def _check_number(self, value: float, name: str) -> None:
-        if isnan(value):
-            raise UsageError(f"{name} must be a number, got nan")
-        if self.positive and not 0 < value < inf:
-            raise UsageError(f"{name} must be positive and finite, got {value}")
-        if value < self.least:
-            raise UsageError(f"{name} must be at least {self.least:g}, got {value}")
-        if value > self.most:
-            raise UsageError(f"{name} must be at most {self.most:g}, got {value}")
-        if value == inf and self.least > -inf:
-            raise UsageError(f"{name} must be finite, got {value}")
+        for wrong, must in (
+            (isnan(value), "a number"),
+            (self.positive and not 0 < value < inf, "positive and finite"),
+            (value < self.least, f"at least {self.least:g}"),
+            (value > self.most, f"at most {self.most:g}"),
+            (value == inf and self.least > -inf, "finite"),
+        ):
+            if wrong:
+                raise UsageError(f"{name} must be {must}, got {value}")
 
 
 ANY = "Any"  # as a hint writes it: whatever is given

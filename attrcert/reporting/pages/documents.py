@@ -21,13 +21,6 @@ LISTED = 20  # samples in markdown
 MARKS = (f'<meta name="generator" content="{GENERATOR} ', f"<!-- {GENERATOR} report -->")  # of a page, and of markdown
 
 
-def is_report(path: Path) -> bool:
-    """Whether a file is one that this module made."""
-    with path.open("rb") as stream:
-        head = stream.read(4096).decode(errors="replace")
-    return any(mark in head for mark in MARKS)
-
-
 def html(page: Page) -> str:
     """Everything from files is escaped; only the page's own script may run, and nothing may be fetched."""
     environment = Environment(
