@@ -145,7 +145,11 @@ def _check(first: RunTable, other: RunTable) -> None:
 def _columns(table: RunTable) -> tuple[Column, ...]:
     """As this version writes them, where a version wrote them, in whatever order they are read."""
     now = columns_now(table.header, table.command)
-    if {column.name for column in columns_at(now, 1, table.header)} <= set(table.header) <= {column.name for column in now}:
+    if (
+        {column.name for column in columns_at(now, 1, table.header)}
+        <= set(table.header)
+        <= {column.name for column in now}
+    ):
         return now
     return tuple(column for name in table.header if (column := table.column(name)) is not None)
 
