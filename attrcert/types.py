@@ -13,7 +13,11 @@ from torch import Tensor
 from attrcert.draws import Draws
 from attrcert.vocabulary import SolverStatus
 
-Logits = Callable[[Float[Tensor, "b *shape"]], Float[Tensor, "b k"]]
+Inputs = Float[Tensor, "b *shape"]
+Classes = Int64[Tensor, " b"]
+Flat = Float[Tensor, "b n"]  # attributions, flattened
+Figures = Float[Tensor, " b"]  # one of each sample
+Logits = Callable[[Inputs], Float[Tensor, "b k"]]
 
 
 class LinearMap(ABC):
@@ -94,9 +98,9 @@ class Enclosure:
 class Explained:
     """An attribution g(x) and its Jacobian at x; `gap` is the completeness gap where the method promises completeness."""
 
-    value: Float[Tensor, "b n"]
+    value: Flat
     jacobian: LinearMap
-    gap: Float[Tensor, " b"] | None = None
+    gap: Figures | None = None
 
 
 class Attribution(ABC):
@@ -112,14 +116,10 @@ class Attribution(ABC):
         return 1
 
     @abstractmethod
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]: ...
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat: ...
 
     @abstractmethod
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained: ...
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained: ...
 
 
 @dataclass(frozen=True)
@@ -127,5 +127,5 @@ class Batch:
     """Images in [0, 1] with their indices in the data set; a label is None where the data have none."""
 
     indices: tuple[int, ...]
-    images: Float[Tensor, "b *shape"]
+    images: Inputs
     labels: Sequence[int | None]

@@ -8,9 +8,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.errors import UsageError
+from attrcert.types import Inputs
 from attrcert.vocabulary import parse_number
 
-Pixels = Float[Tensor, "b *shape"]
+Pixels = Inputs
 
 
 class Baseline(Protocol):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.maps import usual_chunk
-from attrcert.types import Attribution, Explained, LinearMap, Logits
+from attrcert.types import Attribution, Classes, Explained, Flat, Inputs, LinearMap, Logits
 
 
 @dataclass
@@ -36,8 +36,8 @@ class Hessian(LinearMap):
     def __init__(
         self,
         f: Logits,
-        points: Float[Tensor, "b *shape"],
-        classes: Int64[Tensor, " b"],
+        points: Inputs,
+        classes: Classes,
         *,
         chunk: int | None = None,
         held: int | None = None,
@@ -57,13 +57,13 @@ class Hessian(LinearMap):
         n = self._points[0].numel()
         return len(self._points if self._rows is None else self._rows), n, n
 
-    def gradient(self) -> Float[Tensor, "b n"]:
+    def gradient(self) -> Flat:
         """grad f_y at the points of the rows."""
         chunks = range(len(self._points.split(self._chunk)))
         slopes = torch.cat([self._graph(i, twice=self._kept(i))[1].detach().flatten(1) for i in chunks])
         return slopes if self._rows is None else slopes[self._rows]
 
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def matvec(self, v: Flat) -> Flat:
         if self._rows is None:
             parts = v.split(self._chunk)
             return torch.cat([_product(*self._graph(i, twice=True), part) for i, part in enumerate(parts)])
@@ -110,28 +110,22 @@ class Saliency(Attribution):
     chunk: int | None = None
     held: int | None = None
 
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]:
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         return gradient(f, x, y, chunk=self.chunk)
 
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained:
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained:
         H = Hessian(f, x, y, chunk=self.chunk, held=self.held)
         return Explained(H.gradient(), H)
 
 
-def gradient(
-    f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], *, chunk: int | None = None
-) -> Float[Tensor, "b n"]:
+def gradient(f: Logits, x: Inputs, y: Classes, *, chunk: int | None = None) -> Flat:
     """grad f_y(x), without a graph."""
     size = chunk or usual_chunk(x)
     parts = zip(x.split(size), y.split(size), strict=True)
     return torch.cat([_differentiated(f, z, classes, twice=False)[1].flatten(1) for z, classes in parts])
 
 
-def logit_gradients(f: Logits, x: Float[Tensor, "b *shape"]) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
+def logit_gradients(f: Logits, x: Inputs) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
     """Logits and their gradients: one forward pass, a backward pass a class."""
     leaf = x.detach().requires_grad_()
     with torch.enable_grad():
@@ -163,7 +157,7 @@ def _places(rows: Int64[Tensor, " rows"], chunk: int) -> list[Int64[Tensor, "poi
     return [part[:, : int(most.max())] for part, most in parts]
 
 
-def _product(leaf: Tensor, gradient: Tensor, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+def _product(leaf: Tensor, gradient: Tensor, v: Flat) -> Flat:
     if not gradient.requires_grad:  # f is affine: its gradient has no graph
         return torch.zeros_like(v)
     TALLY.derivatives += len(v)

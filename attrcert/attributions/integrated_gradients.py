@@ -19,7 +19,7 @@ from attrcert.attributions.baselines import Baseline, Constant
 from attrcert.attributions.gradient import Hessian, gradient
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.types import Attribution, Explained, LinearMap, Logits
+from attrcert.types import Attribution, Classes, Explained, Flat, Inputs, LinearMap, Logits
 from attrcert.vocabulary import QUADRATURES
 
 BLACK = Constant((0.0,))
@@ -29,8 +29,8 @@ BLACK = Constant((0.0,))
 class PathJacobian(LinearMap):
     """The map J above."""
 
-    mean_gradient: Float[Tensor, "b n"]
-    difference: Float[Tensor, "b n"]
+    mean_gradient: Flat
+    difference: Flat
     hessian: Hessian
     nodes: Float[Tensor, " k"]
     weights: Float[Tensor, " k"]
@@ -41,13 +41,13 @@ class PathJacobian(LinearMap):
     def like(self) -> Tensor:
         return self.difference
 
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def matvec(self, v: Flat) -> Flat:
         moved = self._images(self.baseline.linear, v)
         a = self.nodes[:, None]
         products = self.hessian.matvec((a * v[:, None] + (1 - a) * moved[:, None]).flatten(0, 1))
         return (v - moved) * self.mean_gradient + self.difference * self._averaged(products, self.weights)
 
-    def rmatvec(self, u: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def rmatvec(self, u: Flat) -> Flat:
         products = self.hessian.matvec((self.difference * u).repeat_interleave(len(self.nodes), dim=0))
         straight = self.mean_gradient * u + self._averaged(products, self.weights * self.nodes)
         through_baseline = self._averaged(products, self.weights * (1 - self.nodes)) - self.mean_gradient * u
@@ -58,10 +58,10 @@ class PathJacobian(LinearMap):
         mean, hessian = self.mean_gradient[keep], self.hessian.select(points)
         return replace(self, mean_gradient=mean, difference=self.difference[keep], hessian=hessian)
 
-    def _averaged(self, products: Float[Tensor, "points n"], weights: Float[Tensor, " k"]) -> Float[Tensor, "b n"]:
+    def _averaged(self, products: Float[Tensor, "points n"], weights: Float[Tensor, " k"]) -> Flat:
         return torch.einsum("k,bkn->bn", weights, products.view(len(self.difference), len(weights), -1))
 
-    def _images(self, function: Callable[[Tensor], Tensor], v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def _images(self, function: Callable[[Tensor], Tensor], v: Flat) -> Flat:
         return function(v.view(len(v), *self.image_shape)).flatten(1)
 
 
@@ -83,16 +83,12 @@ class IntegratedGradients(Attribution):
         if self.steps < 1:
             raise UsageError(f"the number of IG steps must be at least 1, got {self.steps}")
 
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]:
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         difference, points, classes = self._path(x, y)
         slopes = gradient(f, points, classes, chunk=self.chunk)
         return difference * self._mean(slopes, len(x))
 
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained:
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained:
         difference, points, classes = self._path(x, y)
         hessian = Hessian(f, points, classes, chunk=self.chunk, held=self.held)
         mean = self._mean(hessian.gradient(), len(x))
@@ -117,15 +113,13 @@ class IntegratedGradients(Attribution):
             nodes, weights = (nodes + 1) / 2, weights / 2
         return torch.as_tensor(nodes).to(like), torch.as_tensor(weights).to(like)
 
-    def _path(
-        self, x: Tensor, y: Tensor
-    ) -> tuple[Float[Tensor, "b n"], Float[Tensor, "points *shape"], Int64[Tensor, " points"]]:
+    def _path(self, x: Tensor, y: Tensor) -> tuple[Flat, Float[Tensor, "points *shape"], Int64[Tensor, " points"]]:
         base = self.baseline(x)
         nodes, _ = self.rule(x)
         steps = nodes.view(1, -1, *[1] * (x.ndim - 1))
         points = base[:, None] + steps * (x - base)[:, None]
         return (x - base).flatten(1), points.flatten(0, 1), y.repeat_interleave(len(nodes))
 
-    def _mean(self, slopes: Float[Tensor, "points n"], b: int) -> Float[Tensor, "b n"]:
+    def _mean(self, slopes: Float[Tensor, "points n"], b: int) -> Flat:
         _, weights = self.rule(slopes)
         return torch.einsum("k,bkn->bn", weights, slopes.view(b, self.steps, -1))

@@ -11,22 +11,18 @@ about what happens across a region's border, where the gradient jumps.
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
-from torch import Tensor
 
 from attrcert.attributions.gradient import logit_gradients
 from attrcert.draws import Draws
 from attrcert.linalg.maps import LowRank
-from attrcert.types import Attribution, Explained, Logits
+from attrcert.types import Attribution, Classes, Explained, Flat, Inputs, Logits
 
 
 @dataclass(frozen=True)
 class LossGradient(Attribution):
     """The gradient of the cross-entropy of class y; for ReLU networks, which need no softplus here."""
 
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]:
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         leaf = x.detach().requires_grad_()
         with torch.enable_grad():
             logits = f(leaf)
@@ -37,9 +33,7 @@ class LossGradient(Attribution):
             (gradient,) = torch.autograd.grad(loss, leaf)
         return gradient.flatten(1)
 
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained:
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained:
         logits, W = logit_gradients(f, x)
         p = logits.softmax(dim=1)
         relative = W - W.gather(

@@ -17,7 +17,7 @@ from torch import Tensor
 from attrcert.attributions.gradient import Saliency
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
-from attrcert.types import Attribution, Explained, LinearMap, Logits
+from attrcert.types import Attribution, Classes, Explained, Flat, Inputs, LinearMap, Logits
 
 PLAIN = Saliency()
 
@@ -42,10 +42,10 @@ class MeanJacobian(LinearMap):
     def symmetric(self) -> bool:
         return self.maps.symmetric
 
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+    def matvec(self, v: Flat) -> Float[Tensor, "b m"]:
         return _mean(self.maps.matvec(v.repeat_interleave(self.samples, dim=0)), self.samples)
 
-    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Flat:
         return _mean(self.maps.rmatvec(u.repeat_interleave(self.samples, dim=0)), self.samples)
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "MeanJacobian":
@@ -60,21 +60,17 @@ class _Smoothed(Attribution):
     samples: int
 
     @abstractmethod
-    def noise(self, draws: Draws, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b samples n"]:
+    def noise(self, draws: Draws, x: Inputs) -> Float[Tensor, "b samples n"]:
         """The noise of each sample, the same at every call."""
 
     @property
     def points(self) -> int:
         return self.samples * self.base.points
 
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]:
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         return _mean(self.base.value(f, *self._noisy(x, y, draws)), self.samples)
 
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained:
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained:
         explained = self.base.explain(f, *self._noisy(x, y, draws))
         return Explained(_mean(explained.value, self.samples), MeanJacobian(explained.jacobian, self.samples))
 
@@ -103,7 +99,7 @@ class SmoothGrad(_Smoothed):
     def __post_init__(self) -> None:
         self._check("sigma", self.sigma)
 
-    def noise(self, draws: Draws, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b samples n"]:
+    def noise(self, draws: Draws, x: Inputs) -> Float[Tensor, "b samples n"]:
         return self.sigma * draws.normal("gaussian-noise", self.samples, x[0].numel(), like=x)
 
 
@@ -118,7 +114,7 @@ class UniformSmooth(_Smoothed):
     def __post_init__(self) -> None:
         self._check("radius", self.radius)
 
-    def noise(self, draws: Draws, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b samples n"]:
+    def noise(self, draws: Draws, x: Inputs) -> Float[Tensor, "b samples n"]:
         """A uniform direction, and radius U^(1/d) as its length."""
         d = x[0].numel()
         directions = torch.nn.functional.normalize(draws.normal("uniform-noise", self.samples, d, like=x), dim=2)
@@ -126,5 +122,5 @@ class UniformSmooth(_Smoothed):
         return self.radius * uniform ** (1 / d) * directions
 
 
-def _mean(values: Float[Tensor, "points n"], samples: int) -> Float[Tensor, "b n"]:
+def _mean(values: Float[Tensor, "points n"], samples: int) -> Flat:
     return values.view(-1, samples, values.shape[1]).mean(dim=1)

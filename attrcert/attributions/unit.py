@@ -7,7 +7,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.draws import Draws
-from attrcert.types import Attribution, Explained, LinearMap, Logits
+from attrcert.types import Attribution, Classes, Explained, Figures, Flat, Inputs, LinearMap, Logits
 
 
 @dataclass(frozen=True)
@@ -16,16 +16,16 @@ class DirectionJacobian(LinearMap):
 
     base: LinearMap
     direction: Float[Tensor, "b m"]
-    length: Float[Tensor, " b"]
+    length: Figures
 
     @property
     def like(self) -> LinearMap:
         return self.base
 
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+    def matvec(self, v: Flat) -> Float[Tensor, "b m"]:
         return self._across(self.base.matvec(v))
 
-    def rmatvec(self, u: Float[Tensor, "b m"]) -> Float[Tensor, "b n"]:
+    def rmatvec(self, u: Float[Tensor, "b m"]) -> Flat:
         return self.base.rmatvec(self._across(u))
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "DirectionJacobian":
@@ -47,20 +47,16 @@ class Direction(Attribution):
     def points(self) -> int:
         return self.base.points
 
-    def value(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Float[Tensor, "b n"]:
+    def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         return _split(self.base.value(f, x, y, draws))[0]
 
-    def explain(
-        self, f: Logits, x: Float[Tensor, "b *shape"], y: Int64[Tensor, " b"], draws: Draws | None = None
-    ) -> Explained:
+    def explain(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Explained:
         explained = self.base.explain(f, x, y, draws)
         direction, length = _split(explained.value)
         return Explained(direction, DirectionJacobian(explained.jacobian, direction, length))
 
 
-def _split(g: Float[Tensor, "b n"]) -> tuple[Float[Tensor, "b n"], Float[Tensor, " b"]]:
+def _split(g: Flat) -> tuple[Flat, Figures]:
     """g / |g| and |g|; the largest entry is divided out first, or small gradients underflow when squared."""
     largest = g.abs().amax(dim=1, keepdim=True)
     scaled = g / torch.where(largest > 0, largest, 1.0)

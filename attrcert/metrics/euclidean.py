@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxtyping import Float
-from torch import Tensor
-
 from attrcert.metrics.metric import length, measurable
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -15,7 +13,5 @@ class Euclidean:
 
     rising: ClassVar[bool] = True
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         return length(measurable(g) - measurable(reference))

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from scipy.stats import kendalltau
-from torch import Tensor
 
 from attrcert.metrics.metric import measurable
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -21,8 +20,6 @@ class Kendall:
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         pairs = zip(measurable(g).numpy(), measurable(reference).numpy(), strict=True)
         return torch.tensor([kendalltau(a, b).statistic for a, b in pairs], dtype=torch.float64)

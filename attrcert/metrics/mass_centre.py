@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.metrics.metric import length, measurable
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -19,15 +20,13 @@ class MassCentre:
 
     rising: ClassVar[bool] = True
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         if len(shape) < 3:
             return None
         return length(centre(measurable(g), shape) - centre(measurable(reference), shape))
 
 
-def centre(g: Float[Tensor, "b n"], shape: tuple[int, ...]) -> Float[Tensor, "b axes"]:
+def centre(g: Flat, shape: tuple[int, ...]) -> Float[Tensor, "b axes"]:
     """The centre of mass, one coordinate for each axis after the channels, with a graph; NaN for a zero map."""
     mass = g.abs().unflatten(1, shape).sum(dim=1).flatten(1)
     sides = [torch.arange(side, dtype=g.dtype, device=g.device) for side in shape[1:]]

@@ -2,8 +2,10 @@
 
 from typing import Protocol
 
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from torch import Tensor
+
+from attrcert.types import Figures, Flat
 
 
 class Metric(Protocol):
@@ -16,17 +18,15 @@ class Metric(Protocol):
 
     @property
     def rising(self) -> bool: ...
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None: ...
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None: ...
 
 
-def measurable(g: Float[Tensor, "b n"]) -> Float64[Tensor, "b n"]:
+def measurable(g: Flat) -> Float64[Tensor, "b n"]:
     """The maps as figures are computed from them: float64, on the CPU, without a graph."""
     return g.detach().cpu().double()  # first to the CPU: not every device has float64
 
 
-def length(v: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
+def length(v: Flat) -> Figures:
     """|v|_2, with a graph."""
     # `norm` adds up one by one and loses 4e-13 over 150,528 entries; `sum` adds in pairs
     return (v * v).sum(dim=1).sqrt()

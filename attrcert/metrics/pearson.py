@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxtyping import Float
-from torch import Tensor
-
 from attrcert.metrics.cosine import cosine
 from attrcert.metrics.metric import measurable
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -16,18 +14,16 @@ class Pearson:
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         return correlation(measurable(g), measurable(reference))
 
 
-def correlation(g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
+def correlation(g: Flat, reference: Flat) -> Figures:
     """The correlation coefficient; NaN for a constant map."""
     return cosine(_centred(g), _centred(reference)).clamp(-1, 1)
 
 
-def _centred(g: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+def _centred(g: Flat) -> Flat:
     # a constant map less its mean need not be 0 in floating point; less its first entry it is
     shifted = g - g[:, :1]
     return shifted - shifted.mean(dim=1, keepdim=True)

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from scipy.stats import rankdata
-from torch import Tensor
 
 from attrcert.metrics.metric import measurable
 from attrcert.metrics.pearson import correlation
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -18,11 +17,9 @@ class Spearman:
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         return correlation(_ranks(g), _ranks(reference))
 
 
-def _ranks(g: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+def _ranks(g: Flat) -> Flat:
     return torch.from_numpy(rankdata(measurable(g).numpy(), axis=1))

@@ -8,11 +8,12 @@ the figure is the mean over the windows that lie inside the picture. These are s
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jaxtyping import Float, Float64
+from jaxtyping import Float64
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from attrcert.metrics.metric import measurable
+from attrcert.types import Figures, Flat
 
 WINDOW = 7
 UNBIASED = WINDOW**2 / (WINDOW**2 - 1)
@@ -25,9 +26,7 @@ class SSIM:
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         if len(shape) != 3 or min(shape[1:]) < WINDOW:
             return None
         x, y = _picture(g, shape), _picture(reference, shape)
@@ -37,7 +36,7 @@ class SSIM:
         return (light * structure).flatten(1).mean(dim=1)
 
 
-def _picture(g: Float[Tensor, "b n"], shape: tuple[int, ...]) -> Float64[Tensor, "b h w"]:
+def _picture(g: Flat, shape: tuple[int, ...]) -> Float64[Tensor, "b h w"]:
     mass = measurable(g).abs().unflatten(1, shape).sum(dim=1)
     return mass / mass.amax(dim=(1, 2), keepdim=True)
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Float64, Int64
 from torch import Tensor
 
 from attrcert.errors import UsageError
 from attrcert.metrics.metric import measurable
+from attrcert.types import Figures, Flat
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,7 @@ class TopK(_Largest):
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         a, b = measurable(g), measurable(reference)
         in_both = torch.zeros_like(a).scatter(1, largest(a, self.k), 1.0).gather(1, largest(b, self.k))
         return _unless_zero(in_both.mean(dim=1), a, b)
@@ -48,20 +47,18 @@ class TopKMass(_Largest):
 
     rising: ClassVar[bool] = False
 
-    def __call__(
-        self, g: Float[Tensor, "b n"], reference: Float[Tensor, "b n"], shape: tuple[int, ...]
-    ) -> Float[Tensor, " b"] | None:
+    def __call__(self, g: Flat, reference: Flat, shape: tuple[int, ...]) -> Figures | None:
         a, b = measurable(g), measurable(reference)
         return _unless_zero(share(a, largest(b, self.k)), a, b)
 
 
-def largest(reference: Float[Tensor, "b n"], k: int) -> Int64[Tensor, "b k"]:
+def largest(reference: Flat, k: int) -> Int64[Tensor, "b k"]:
     """Indices of the k largest entries by absolute value, in falling order; all of them where k is above n."""
     # a stable sort: `topk` leaves open which of two equal entries it takes
     return reference.abs().sort(dim=1, descending=True, stable=True).indices[:, :k]
 
 
-def share(g: Float[Tensor, "b n"], chosen: Int64[Tensor, "b k"]) -> Float[Tensor, " b"]:
+def share(g: Flat, chosen: Int64[Tensor, "b k"]) -> Figures:
     """The share of the mass sum |g| at the chosen entries, with a graph; NaN for a zero map."""
     mass = g.abs()
     return mass.gather(1, chosen).sum(dim=1) / mass.sum(dim=1)
