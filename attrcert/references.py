@@ -58,6 +58,15 @@ PAPERS: dict[str, Paper] = {
         "Bemerkungen zur Theorie der beschränkten Bilinearformen mit unendlich vielen Veränderlichen",
         "Crelle 1911",
     ),
+    "bousquet2002bennett": Paper(
+        "Bousquet",
+        "A Bennett Concentration Inequality and Its Application to Suprema of Empirical Processes",
+        "C. R. Math. 2002",
+    ),
+    "ghashami2016frequent": Paper(
+        "Ghashami et al.", "Frequent Directions: Simple and Deterministic Matrix Sketching", "SIAM J. Comput. 2016"
+    ),
+    "anani2025pixel": Paper("Anani et al.", "Pixel-Level Certified Explanations via Randomized Smoothing", "ICML 2025"),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
     "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }
