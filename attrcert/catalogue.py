@@ -9,7 +9,7 @@ from typing import Any
 
 from safetensors import safe_open
 
-from attrcert.attacks import ATTACKS
+from attrcert.attacks import ATTACKS, turning
 from attrcert.attributions import ATTRIBUTIONS, BOUNDINGS
 from attrcert.attributions.loss_gradient import LossGradient
 from attrcert.bounds.first_order import (
@@ -23,8 +23,8 @@ from attrcert.bounds.first_order import (
     taylor_correction,
 )
 from attrcert.bounds.proved import secant
-from attrcert.bounds.smoothed import RULES, lengths
-from attrcert.columns import OF_ROW, Column, declared
+from attrcert.bounds.smoothed import RULES, lengths, pixels
+from attrcert.columns import OF_ROW, TURN, Column, declared
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
@@ -50,6 +50,7 @@ CERTIFICATES = {
     "label constraint": label_dual,
     "secant (--proved)": secant,
     "smoothing (--smooth)": lengths,
+    "pixels (--certify-pixels)": pixels,
 }
 
 
@@ -62,7 +63,7 @@ def families() -> dict[str, list[Entry]]:
         "rules": _described(dict(RULES.items())),
         "boundings": _described(dict(BOUNDINGS.items())),
         "confidence-bounds": _described({**dict(CONFIDENCES.items()), CLT: lengths.clt_length}),
-        "attacks": _described({**dict(ATTACKS.items()), WORST: Campaign.worst}),
+        "attacks": _described({**dict(ATTACKS.items()), WORST: Campaign.worst, f"{TURN} (--smooth)": turning}),
         "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
         "metrics": _described(dict(METRICS.items())),
         "models": [_entry(name, _model_meaning(path)) for name, path in bundled.models().items()],

@@ -68,9 +68,11 @@ def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) ->
     of_model, of_data, of_run, rest = _split(command, given, ModelSpec, DataSpec, RunOptions)
     if options is not None and of_run:
         raise UsageError(f"{next(iter(of_run))} is one of the options: give it there, or without options")
-    task = task_of(command, rest, made(Campaigning, {"preset": rest.pop("preset", None)}).meant)
+    preset = made(Campaigning, {"preset": rest.pop("preset", None)})
+    task = task_of(command, rest, preset.meant, given)
     specs = model_spec(model, **of_model), data_spec(data, **usual_limit(data, of_data))
-    run = open_run(*specs, task, options or made(RunOptions, of_run))
+    with preset.blamed(given):
+        run = open_run(*specs, task, options or made(RunOptions, of_run))
     for finding in run.findings:
         if finding.level is Level.WARN:
             warnings.warn(finding.text, stacklevel=3)

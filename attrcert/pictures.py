@@ -3,9 +3,15 @@
 import io
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageColor
+
+from attrcert.vocabulary import Side
 
 LARGEST = 448  # pixels of a picture's longer side; larger inputs are reduced
+
+
+# colours of Okabe and Ito, which differ in lightness too, for every kind of sight
+SIDES = {Side.TOP: "#E69F00", Side.NOT_TOP: "#0072B2", Side.ABSTAINED: "#E6E6E6"}
 
 
 def grey_or_colour(image: np.ndarray) -> np.ndarray:
@@ -20,6 +26,14 @@ def coloured(heat: np.ndarray, largest: float | None = None) -> np.ndarray:
     share = heat / (largest or float(np.abs(heat).max()) or 1.0)
     red, blue = np.clip(share, 0, 1), np.clip(-share, 0, 1)
     return np.stack([1 - blue, 1 - red - blue, 1 - red], axis=2)
+
+
+def sided(side: np.ndarray) -> np.ndarray:
+    """The sides of pixels in their colours."""
+    rgb = np.zeros((*side.shape, 3))
+    for number, colour in SIDES.items():
+        rgb[side == number] = np.array(ImageColor.getrgb(colour)) / 255
+    return rgb
 
 
 def picture(rgb: np.ndarray) -> Image.Image:

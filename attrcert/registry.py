@@ -45,11 +45,11 @@ class Family(Generic[T]):
         self._members[name] = member
         self._aliases.update(dict.fromkeys(aliases, name))
 
-    def name(self, name: str) -> str:
-        """The full name of a name or alias."""
+    def name(self, name: str, kind: str = "") -> str:
+        """The full name of a name or alias; errors call it by its kind."""
         full = self._aliases.get(name, name)
         if full not in self._members:
-            raise unknown(self.kind, name, [*self._members, *self._aliases])
+            raise unknown(kind or self.kind, name, [*self._members, *self._aliases])
         return full
 
     def make(self, name: str, **parameters: Any) -> T:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from difflib import get_close_matches
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from fractions import Fraction
 from typing import Any
 
@@ -15,11 +15,12 @@ from attrcert.errors import UsageError
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches
-THRESHOLDS = {
-    "deviation": math.inf,
-    "cosine-distance": 1.0,
-    "angle": 90.0,
-}  # of first-order and proved bounds: each lies below
+THRESHOLDS = {  # of first-order and proved bounds: the option of each, and what it lies below
+    "deviation": ("max_deviation", math.inf),
+    "cosine-distance": ("max_cosine_distance", 1.0),
+    "angle": ("max_angle", 90.0),
+    "top-k": ("min_top_k", math.nextafter(1, 2)),
+}
 COSINE = "cosine"  # the threshold of smoothed attributions
 CLT = "clt"  # the paper's way to bound a length, which is no confidence bound
 SOFTPLUS_BETA = 20.0  # that ReLUs run with unless another is asked for
@@ -66,6 +67,14 @@ ERROR_KINDS = (  # of a sample that cannot be used
 )  # fmt: skip
 
 
+class Side(IntEnum):
+    """What is certified of a pixel: that it stays among the largest, that it stays outside, or nothing."""
+
+    NOT_TOP = -1
+    ABSTAINED = 0
+    TOP = 1
+
+
 class SolverStatus(StrEnum):
     """How an iterative enclosure ended."""
 
@@ -96,12 +105,12 @@ class Norm:
         if kind is NormKind.LP:
             if p is None or not 1 <= p < math.inf:
                 raise UsageError(
-                    f"norm lp needs a finite p of at least 1, got {p}",
+                    f"--norm lp needs a finite --p of at least 1, {'none was given' if p is None else f'got {p:g}'}",
                     hint="e.g. --norm lp --p 4; for p = inf use --norm linf",
                 )
             return Norm(kind, p)
         if p is not None:
-            raise UsageError(f"p goes with norm lp only, got norm {name} and p={p:g}")
+            raise UsageError(f"--p goes with --norm lp only, got norm {name} and p={p:g}")
         return Norm(kind, math.inf if kind is NormKind.LINF else 2.0)
 
     @property
@@ -139,7 +148,7 @@ def some(names: Iterable[str], most: int = 5) -> str:
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint at the known name that was probably meant, or what else there is to say."""
     close = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+    return f"did you mean {str(close[0])!r}?" if close else otherwise
 
 
 def parse_number(text: str, name: str = "") -> float:
@@ -166,7 +175,15 @@ def number_or(word: str, meaning: Any) -> Callable[[str, str], Any]:
     return read
 
 
-def parse_bytes(text: str, name: str = "memory") -> int:
+def parse_share(text: str, name: str) -> float:
+    """A share such as 10% or 0.1."""
+    try:
+        return parse_number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except UsageError as error:
+        raise UsageError(f"{name} must be a share such as 10% or 0.1, got {text!r}") from error
+
+
+def parse_bytes(text: str, name: str = "--memory") -> int:
     """Sizes such as 4GB or 800M; a number without a unit is refused, since nobody means 4 bytes by it."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])i?B?|B)\s*", text, re.IGNORECASE)
     if not match or not 0 < float(match[1]) < 1e6:

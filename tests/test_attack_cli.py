@@ -207,12 +207,15 @@ BOUND_CELLS = {
     "label_kept_linearised", "eta", "eta_random", "failure", "seconds", "seed",
 }  # fmt: skip
 PER_NORM = {"l2": {"xi_lower", "xi_upper"}, "linf": {"linf_method", "linf_lower", "T_e_scaled"}}
-ANGLES = {"T_c_deg", "T_c_corrected_deg"}  # empty where a bound reaches the map's length
+FOLLOWING = {f"{name}{of}" for name in ("top_k_bound", "mass_centre_bound") for of in ("", "_corrected")}
+ANGLES = {  # empty where a bound reaches the map's length
+    "T_c_deg", "T_c_corrected_deg", "pearson_bound", "pearson_bound_corrected",
+}  # fmt: skip
 
 
 def test_every_cell_that_applies_is_filled_and_no_other(whole):
     carried = {f"input_x_gradient_{figure}" for figure in ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")}
-    expected = BOUND_CELLS | METRIC_CELLS | ATTACK_CELLS | PER_NORM[whole.norm] | carried
+    expected = BOUND_CELLS | FOLLOWING | METRIC_CELLS | ATTACK_CELLS | PER_NORM[whole.norm] | carried
     for row in whole.rows:
         assert {name for name, cell in row.items() if cell} - ANGLES == expected
 
@@ -361,7 +364,13 @@ def test_keeping_the_lowest_kendall_finds_a_lower_one_than_keeping_the_largest_d
 def test_more_features_than_the_input_has_are_refused_and_all_of_them_are_not(attacked):
     done = attacked("--k", 65, "--attack", "top-k")
     assert done.code == 2
-    assert "k must be at most 64" in done.said
+    assert "--k must be at most 64, the number of features, got 65 hint: e.g. --k 8" in done.said
+    done = attacked("--preset", "ghorbani")
+    assert done.code == 2
+    assert (
+        "--k must be at most 64, the number of features, got 1000, which the preset ghorbani sets hint: e.g."
+        in done.said
+    )
     assert {row["top_k"] for row in attacked("--k", 64, "--attack", "top-k", "--limit", 2).rows} == {"1.0"}
 
 
@@ -706,6 +715,7 @@ def test_a_preset_runs(attacked):
         (["--metric", "spearmen"], "did you mean 'spearman'"),
         (["--keep", "kendal"], "did you mean 'kendall'"),
         (["--transfer", "salency"], "did you mean 'saliency'"),
+        (["--transfer", "xx"], "--transfer must be one of"),
         (["--measure-on", "twins"], "did you mean 'twin'"),
         (["--norm", "lp", "--p", "3"], "for l2 and linf, got norm lp"),
         (["--steps", "-1"], "at least 0, got -1"),
@@ -1136,7 +1146,8 @@ def test_the_help_needs_no_torch_and_names_every_attack_metric_and_preset():
 
 
 @pytest.mark.parametrize(
-    ("family", "names"), [("attacks", ATTACK_NAMES), ("metrics", tuple(METRICS)), ("presets", tuple(PRESETS))]
+    ("family", "names"),
+    [("attacks", (*ATTACK_NAMES, "turn (--smooth)")), ("metrics", tuple(METRICS)), ("presets", tuple(PRESETS))],
 )
 def test_the_catalogue_lists_the_family_with_a_meaning_of_each(family, names):
     entries = json.loads(attrcert("catalogue", family, "--format", "json").out)[family]

@@ -286,7 +286,10 @@ MEASURED = {"T_e", "T_e_attained", "c", "T_e_corrected", "T_c_deg", "T_c_correct
 LABEL = {"margin_radius", "margin_classes", "label_kept", "label_kept_linearised"}
 SOLVER = {"solver_status", "steps", "residual"}
 XI = {"xi_lower", "xi_upper"}
-EVERY = COMMON | MEASURED | {"seconds", "seed"}
+FOLLOWING = {
+    f"{name}{of}" for name in ("top_k_bound", "pearson_bound", "mass_centre_bound") for of in ("", "_corrected")
+}
+EVERY = COMMON | MEASURED | FOLLOWING | {"seconds", "seed"}
 LINF = {"linf_method", "linf_lower"}
 
 
@@ -463,6 +466,8 @@ def test_another_seed_changes_the_draws_and_not_the_enclosed_value(bound):
         (["--batch-size", "²"], "at least 1"),
         (["--target", "3"], "below 3"),
         (["--target", "cat"], "class number"),
+        (["--target", "99"], "--target must be below"),
+        (["--memory", "4"], "--memory must be a size"),
         (["--target", "²"], "class number"),
         (["--max-steps", "0"], "at least 1"),
         (["--linf-method", "rows", "--norm", "linf"], "row-sums"),
@@ -472,18 +477,21 @@ def test_another_seed_changes_the_draws_and_not_the_enclosed_value(bound):
         (["--baseline", "mean", "--attribution", "ig"], "--mean"),
         (["--loss-hessian", "--attribution", "ig"], "loss"),
         (["--softplus-beta", "-1"], "positive"),
-        (["--softplus-beta", "soft"], "number or none"),
+        (["--softplus-beta", "soft"], "must be none, a number"),
         (["--mean", "0.5"], "mean and std"),
         (["--mean", "a,b", "--std", "1,1"], "0.49"),
         (["--arch-arg", "width"], "key=value"),
         (["--format", "xml"], "table, json, csv, markdown"),
+        (["--json", "--format", "csv"], "--json and --format csv exclude each other"),
+        (["--norm", "l3"], r"did you mean 'l[2p]'\?"),
+        (["--norm", "lp"], "--norm lp needs a finite --p of at least 1, none was given"),
         (["--resume"], "--out"),
         (["--limit", "0"], "limit"),
         (["--skip", "20"], "no sample is left"),
-        (["--indices", "3,20"], "below 20"),
+        (["--indices", "3,20"], "--indices must be below 20"),
         (["--indices", "5-3"], "100-199"),
         (["--indices", "²"], "100-199"),
-        (["--indices", "1", "--limit", "1"], "exclude"),
+        (["--indices", "1", "--limit", "1"], "--indices excludes --skip and --limit"),
         (["--device", "tpu9"], "tpu9"),
         (["--seed", "-1"], "seed"),
         (["--max-incomplete", "2"], "max-incomplete"),
@@ -738,7 +746,7 @@ def test_out_holds_the_rows_of_stdout_and_a_manifest_that_tells_the_run(bound, w
     done = bound("--out", out, "--eps", "0.1,8/255", "--seed", 5)
     assert out.read_text() == done.out
     manifest = json.loads((tmp_path / "out.csv.json").read_text())
-    assert (manifest["schema"], manifest["command"], manifest["state"]) == (2, "bound", "complete")
+    assert (manifest["schema"], manifest["command"], manifest["state"]) == (3, "bound", "complete")
     assert (manifest["rows"], sum(manifest["status"].values())) == (40, 40)
     assert manifest["device"] in ("cpu", "cuda")
     assert {"python", "torch", "torchvision", "numpy", "scipy", "attrcert"} <= set(manifest["versions"])

@@ -9,7 +9,8 @@ from torch import nn
 
 import attrcert as library
 from attrcert.bounds.smoothed import RULES
-from attrcert.columns import COLUMNS, declared
+from attrcert.columns import COLUMNS, Column, declared, register
+from attrcert.errors import UsageError
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.saved.records import to_csv
 from attrcert.saved.rowfiles import OwnRows, RowFile
@@ -20,6 +21,24 @@ def astray(monkeypatch):
     """Rows with a cell that no column declares."""
     told = Bounded.common
     monkeypatch.setattr(Bounded, "common", lambda self, i: {**told(self, i), "astray": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("column", "commands", "said"),
+    [
+        (
+            "T_new",
+            ("bound", "bounds"),
+            "the command must be one of bound, attack, max-eps, certify, pixels, got 'bounds'",
+        ),
+        ("T_e", ("pixels", "bound"), "the column 'T_e' of bound is there already"),
+    ],
+)
+def test_a_column_is_registered_where_it_can_be_or_nowhere(column, commands, said):
+    before = dict(COLUMNS)
+    with pytest.raises(UsageError, match=said):
+        register(Column(column, float, "for a test"), *commands)
+    assert before == COLUMNS
 
 
 def test_a_cell_without_a_column_is_not_written(tmp_path):

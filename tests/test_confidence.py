@@ -16,7 +16,8 @@ from scipy.stats import binomtest
 from torch import Tensor
 
 from attrcert.attributions.bounded import ClipAt, Unit
-from attrcert.bounds.smoothed.lengths import CHUNK, PROJECTION_ROUNDING, Estimate, lower_length
+from attrcert.bounds.smoothed.lengths import PROJECTION_ROUNDING, Estimate, lower_length
+from attrcert.settings.smoothing import CHUNK
 from attrcert.statistics import CONFIDENCES, confidence
 from attrcert.statistics.confidence import Betting, EmpiricalBernstein, McDiarmid, Projections, pilot_size
 
@@ -30,7 +31,9 @@ def seen(
     later: ndarray, pilot: ndarray = NONE, *, M: float = 1.0, norm: float | None = None, horizon: int | None = None
 ) -> Projections:
     length = abs(float(later.mean())) if norm is None else norm
-    return Projections(pilot, later, length, M, horizon or len(later), len(pilot) + len(later))
+    return Projections(
+        pilot, later, length, M, np.full(horizon or len(later), float(horizon or len(later))), len(pilot) + len(later)
+    )
 
 
 def two_valued(mean: float, variance: float, n: int) -> ndarray:
@@ -95,7 +98,7 @@ def test_empirical_bernstein_on_a_wave_is_the_golden_bound() -> None:
 @pytest.mark.parametrize("case", GOLDEN["mcdiarmid"], ids=str)
 def test_mcdiarmid_is_the_golden_bound(case: dict) -> None:
     def lower(M: float) -> float:
-        return McDiarmid()(Projections(NONE, NONE, M * case["norm"], M, 1, case["N"]), 1e-3)
+        return McDiarmid()(Projections(NONE, NONE, M * case["norm"], M, NONE, case["N"]), 1e-3)
 
     assert lower(1.0) == pytest.approx(case["lower"], rel=1e-10)
     assert lower(3.0) == pytest.approx(3 * case["lower"], rel=1e-10)
@@ -121,8 +124,8 @@ def test_many_equal_draws_give_a_bound_close_to_themselves(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_draws_or_one_give_no_bound(name: str) -> None:
-    assert CONFIDENCES.make(name)(Projections(NONE, NONE, 0.0, 1.0, 1, 0), 1e-3) == 0
-    assert CONFIDENCES.make(name)(Projections(NONE, np.ones(1), 1.0, 1.0, 1, 1), 1e-3) == 0
+    assert CONFIDENCES.make(name)(Projections(NONE, NONE, 0.0, 1.0, np.ones(1), 0), 1e-3) == 0
+    assert CONFIDENCES.make(name)(Projections(NONE, np.ones(1), 1.0, 1.0, np.ones(1), 1), 1e-3) == 0
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -200,7 +203,7 @@ def estimated(X: Tensor, *, frozen: bool = False, horizon: int | None = None) ->
     """The draws of every sample in the program's chunks."""
     b, N, d = X.shape
     like, M = X.new_zeros(b, d), X.new_ones(b)
-    estimate = Estimate(ClipAt(1.0), M, horizon or N, fixed_direction=frozen, like=like)
+    estimate = Estimate(ClipAt(1.0), M, (horizon or N,), fixed_direction=frozen, like=like)
     for part in X.split(CHUNK, dim=1):
         estimate.add(part)
     return estimate
@@ -298,7 +301,7 @@ def test_projections_of_draws_without_a_mean_have_none() -> None:
 def test_the_direction_of_empirical_bernstein_stays_as_the_pilot_left_it_and_that_of_betting_does_not() -> None:
     X = draws(N=400)
     for frozen in (True, False):
-        estimate = Estimate(Unit(), X.new_ones(3), 400, fixed_direction=frozen, like=X.new_zeros(3, 6))
+        estimate = Estimate(Unit(), X.new_ones(3), (400,), fixed_direction=frozen, like=X.new_zeros(3, 6))
         directions = []
         for part in X.split(CHUNK, dim=1):
             estimate.add(part)
@@ -330,7 +333,7 @@ def test_memory_is_one_number_a_draw_and_sample_from_the_start_and_does_not_grow
     X = draws(b=b, N=CHUNK, d=d)
     sizes = {}
     for horizon in (1000, 2000):
-        estimate = Estimate(Unit(), X.new_ones(b), horizon, fixed_direction=False, like=X.new_zeros(b, d))
+        estimate = Estimate(Unit(), X.new_ones(b), (horizon,), fixed_direction=False, like=X.new_zeros(b, d))
         seen = []
         for _ in range(30):
             estimate.add(X)
@@ -362,11 +365,11 @@ def test_rounding_lengthens_no_projection_by_more_than_is_taken_off(dtype: torch
     """Constant vectors of many entries: |h| is 1, and so may no projection exceed it."""
     d = 150_528
     g = torch.rand(1, 1, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
-    estimate = Estimate(Unit(), torch.ones(1, dtype=dtype), 60, fixed_direction=False, like=g[:, 0])
+    estimate = Estimate(Unit(), torch.ones(1, dtype=dtype), (60,), fixed_direction=False, like=g[:, 0])
     for _ in range(3):
         estimate.add(g.expand(1, 20, d))
     (one,) = estimate.projections()
-    raw = torch.einsum("bmn,bn->bm", Unit()(g, torch.ones(1, dtype=dtype)), estimate.direction)
+    raw = torch.einsum("bmn,bn->bm", slow.bounded(Unit(), g, torch.ones(1, dtype=dtype)), estimate.direction)
     assert abs(float(raw) - 1) <= PROJECTION_ROUNDING[torch.float64]
     assert one.later.max() <= 1
     assert lower_length(lambda *_: 1.0, one, 0.05, dtype) <= 1 - 0.9 * PROJECTION_ROUNDING[dtype]
@@ -378,7 +381,7 @@ def test_a_constant_map_in_single_precision_is_not_certified_longer_than_it_is()
     g = torch.randn(1, 1, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     g = (0.72 * g / g.norm()).float()
     true = math.hypot(*g.flatten().tolist())
-    estimate = Estimate(ClipAt(1.0), torch.ones(1), 20_000, fixed_direction=False, like=g[:, 0])
+    estimate = Estimate(ClipAt(1.0), torch.ones(1), (20_000,), fixed_direction=False, like=g[:, 0])
     for _ in range(5):
         estimate.add(g.expand(1, CHUNK, d))
     (one,) = estimate.projections()
@@ -391,7 +394,7 @@ def test_a_constant_map_in_single_precision_is_not_certified_longer_than_it_is()
 def test_the_scale_of_an_attribution_does_not_change_what_is_certified_of_it(scale: float) -> None:
     def ratio(factor: float) -> float:
         X = factor * draws(b=1)
-        estimate = Estimate(ClipAt(factor), X.new_full((1,), factor), 230, fixed_direction=False, like=X[:, 0])
+        estimate = Estimate(ClipAt(factor), X.new_full((1,), factor), (230,), fixed_direction=False, like=X[:, 0])
         for part in X.split(CHUNK, dim=1):
             estimate.add(part)
         (one,) = estimate.projections()
@@ -418,7 +421,7 @@ def test_what_the_draws_will_certify_is_seldom_taken_for_out_of_reach() -> None:
 
 
 def test_without_projections_as_much_is_hoped_for_as_there_can_be() -> None:
-    (one,) = (Projections(NONE, NONE, 0.2, 3.0, 10, 20).continued(10),)
+    (one,) = (Projections(NONE, NONE, 0.2, 3.0, np.full(10, 10.0), 20).continued(10),)
     assert one.later.tolist() == [3.0] * 10
 
 

@@ -27,6 +27,7 @@ from attrcert.settings.tasks import BoundConfig
 
 BATCHES = [(0, 1), (2, 3), (4,), (5, 6)]
 QUICK = ("bound", "--limit", 16, "--batch-size", 2, "--eps", "0.1,0.2", "--quiet")
+SINGLY = ("bound", "--limit", 16, "--batch-size", 1, "--eps", "0.1,0.2")
 
 
 @dataclass
@@ -189,7 +190,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 120) -> None:
 
 @pytest.mark.parametrize(("engine", "mark"), [("local", "spawn_main"), ("ray", "ray::Worker")])
 def test_two_workers_give_the_rows_of_one_process_though_one_is_killed_in_the_middle(started, alone, engine, mark):
-    run = started("--engine", engine, "--workers", 2, "--batch-size", 1)
+    run = started("--engine", engine, "--workers", 2, program=SINGLY)
     wait_for(lambda: len(workers_of(run.process.pid, mark)) >= 2)  # one may be at work before the other has begun
     wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
     os.kill(workers_of(run.process.pid, mark)[0], signal.SIGKILL)
@@ -200,13 +201,13 @@ def test_two_workers_give_the_rows_of_one_process_though_one_is_killed_in_the_mi
 
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_a_scheduler_that_ends_the_program_leaves_a_run_that_says_how_to_go_on(started, alone, engine):
-    run = started("--engine", engine, "--workers", 2, "--batch-size", 1)
+    run = started("--engine", engine, "--workers", 2, program=SINGLY)
     wait_for(lambda: run.out.exists() and run.out.read_text().count("\n") > 2)
     run.process.send_signal(signal.SIGTERM)
     talk = run.process.communicate(timeout=120)[1]
     assert run.process.returncode == 4, talk
     assert "Go on with:" in talk
-    started("--resume", "--batch-size", 1, out=run.out).finish()
+    started("--resume", program=SINGLY, out=run.out).finish()
     assert_same_rows(run.out, alone)
 
 

@@ -98,11 +98,27 @@ def test_a_gate_without_a_rule_is_refused(run):
     assert gate(run).code == 2
 
 
-@pytest.mark.parametrize("words", [["--baseline", "run.csv"], ["--max-regression", "mean(T_c_deg) 5%"]])
+@pytest.mark.parametrize(
+    "words", [["--baseline", "run.csv"], ["--max-regression", "mean(T_c_deg) 5%"], ["--allow-mismatch", "data"]]
+)
 def test_a_baseline_and_an_allowance_need_each_other(run, words):
     done = gate(run, "--require", PASSING, *words)
     assert done.code == 2
     assert "needs" in done.said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--json", "--markdown"], "--json and --markdown exclude each other"),
+        (["--json", "--format", "markdown"], "--json and --format markdown exclude each other"),
+        (["--markdown", "--format", "json"], "--markdown and --format json exclude each other"),
+    ],
+)
+def test_two_formats_exclude_each_other(run, words, said):
+    done = gate(run, "--require", PASSING, *words)
+    assert (done.code, done.said) == (2, f"error: {said}")
+    assert gate(run, "--require", PASSING, "--json", "--format", "json").code == 0
 
 
 @pytest.mark.parametrize("waiver", ["1", "1:", "1: ", "one:reason", ":reason", "-1:reason"])

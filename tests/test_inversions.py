@@ -46,6 +46,11 @@ ARCHS = """
 """
 
 
+def deviation_allowed(kind: str, threshold: float, length: float) -> float:
+    """Of one map of that length."""
+    return float(allowed(kind, threshold, torch.tensor([length], dtype=torch.float64), lambda: None)[0])
+
+
 def run(*words) -> list[dict[str, str]]:
     """The rows that a command prints."""
     out, err = io.StringIO(), io.StringIO()
@@ -79,12 +84,14 @@ def on(tmp_path_factory) -> Callable[..., list[dict[str, str]]]:
 
 @pytest.mark.parametrize("case", GOLDEN["cosine_distance"], ids=str)
 def test_a_cosine_distance_allows_the_golden_eps(case: dict) -> None:
-    assert allowed("cosine-distance", case["omega"], case["g"]) / case["xi"] == pytest.approx(case["eps"], rel=1e-12)
+    assert deviation_allowed("cosine-distance", case["omega"], case["g"]) / case["xi"] == pytest.approx(
+        case["eps"], rel=1e-12
+    )
 
 
 def test_the_published_equation_gives_an_eps_at_which_the_distance_is_exceeded() -> None:
     case = GOLDEN["published_eq52"]
-    ours = allowed("cosine-distance", case["omega"], case["g"]) / case["xi"]
+    ours = deviation_allowed("cosine-distance", case["omega"], case["g"]) / case["xi"]
     assert ours == pytest.approx(0.5418, abs=5e-5)
 
     def distance(eps: float) -> float:
@@ -96,10 +103,10 @@ def test_the_published_equation_gives_an_eps_at_which_the_distance_is_exceeded()
 
 def test_an_angle_and_its_cosine_distance_allow_the_same_deviation() -> None:
     for angle in (1e-6, 1.0, 30.0, 89.999):
-        same = allowed("cosine-distance", 2 * math.sin(math.radians(angle) / 2) ** 2, 3.47)
-        assert allowed("angle", angle, 3.47) == pytest.approx(same, rel=1e-9)
-    assert allowed("angle", 30.0, 3.47) == pytest.approx(3.47 / 2, rel=1e-12)
-    assert allowed("deviation", 0.3, 3.47) == 0.3
+        same = deviation_allowed("cosine-distance", 2 * math.sin(math.radians(angle) / 2) ** 2, 3.47)
+        assert deviation_allowed("angle", angle, 3.47) == pytest.approx(same, rel=1e-9)
+    assert deviation_allowed("angle", 30.0, 3.47) == pytest.approx(3.47 / 2, rel=1e-12)
+    assert deviation_allowed("deviation", 0.3, 3.47) == 0.3
 
 
 # first order: there and back
@@ -127,7 +134,7 @@ def test_the_bound_at_the_largest_eps_is_the_threshold(on, norm: tuple) -> None:
         reached = {"deviation": T, "cosine-distance": 2 * math.sin(angle / 2) ** 2, "angle": math.degrees(angle)}
         threshold = THRESHOLDS[row["threshold_kind"]]
         assert reached[row["threshold_kind"]] == pytest.approx(threshold, rel=ROUNDING)
-        assert allowed(row["threshold_kind"], threshold, float(bound["g_norm"])) >= T
+        assert deviation_allowed(row["threshold_kind"], threshold, float(bound["g_norm"])) >= T
         assert bound["g_norm"] == row["g_norm"]
 
 
@@ -135,7 +142,7 @@ def test_the_bound_at_the_largest_eps_is_the_threshold(on, norm: tuple) -> None:
 def test_the_largest_eps_is_the_allowed_deviation_over_the_gain(on, norm: tuple) -> None:
     gains = {row["index"]: float(row["T_e"]) for row in on("bound", "--norm", *norm, "--eps", 1)}
     for row in on("max-eps", "--norm", *norm, *WORDS):
-        deviation = allowed(row["threshold_kind"], float(row["threshold"]), float(row["g_norm"]))
+        deviation = deviation_allowed(row["threshold_kind"], float(row["threshold"]), float(row["g_norm"]))
         assert float(row["eps_max"]) == pytest.approx(deviation / gains[row["index"]], rel=ROUNDING)
         assert (row["xi_upper"] == "") == (norm[0] == "linf")
         if norm[0] != "linf":
@@ -150,7 +157,7 @@ def test_the_corrected_bound_keeps_the_threshold_at_the_largest_eps_and_not_slig
     at, above = back(on, rows, norm), back(on, rows, norm, 1 + 1e-6)
     corrected = 0
     for row, uncorrected, here, there in zip(rows, plain, at, above, strict=True):
-        deviation = allowed(row["threshold_kind"], float(row["threshold"]), float(row["g_norm"]))
+        deviation = deviation_allowed(row["threshold_kind"], float(row["threshold"]), float(row["g_norm"]))
         assert 0 < float(row["eps_max"]) <= float(uncorrected["eps_max"])
         # the solver's bound is the same; the change of g at a difference of 1e-7 or so has eight digits
         assert float(here["T_e_corrected"]) <= deviation * (1 + 1e-8)
@@ -368,7 +375,12 @@ def test_the_failure_is_shared_by_radii_that_are_chosen_from_and_by_samples_that
     on, monkeypatch, words: tuple, share: int
 ) -> None:
     (asked,) = failures(on, monkeypatch, *words, "--failure", 0.08)
-    assert asked == pytest.approx(0.08 / share, rel=1e-12)
+    assert asked == pytest.approx(0.04 / share, rel=1e-12)  # the other half is for the variance
+
+
+def test_a_rule_that_needs_no_variance_has_the_whole_failure_for_the_length(on, monkeypatch) -> None:
+    (asked,) = failures(on, monkeypatch, "bound", "--smooth", "uniform", "--rule", "tight", "--failure", 0.08)
+    assert asked == pytest.approx(0.08, rel=1e-12)
 
 
 @pytest.mark.parametrize("case", [one for one in GOLDEN["min_radius"] if one["rule"] == "published"], ids=str)

@@ -401,6 +401,8 @@ def test_a_name_that_the_file_lacks_is_said_with_what_it_has(user_file):
     path = user_file("def small(): ...\ndef large(): ...")
     with pytest.raises(ModelError, match=r"'medium'.*small, large"):
         build(f"{path}:medium", {})
+    with pytest.raises(ModelError, match=rf"--arch must be {path}:FACTORY, got {path}; it has small, large"):
+        build(str(path), {})
 
 
 def test_a_file_that_is_not_there_is_a_model_error(tmp_path):

@@ -36,7 +36,7 @@ def test_a_size_is_read_with_its_unit(text, size):
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "0GB", "4", "4 XB"])
 def test_what_is_no_size_is_refused(text):
-    with pytest.raises(UsageError, match="memory must be a size"):
+    with pytest.raises(UsageError, match="--memory must be a size"):
         parse_bytes(text)
 
 

@@ -115,6 +115,12 @@ def test_shards_of_different_runs_are_refused_with_what_differs(shards, tmp_path
     assert not (tmp_path / "m.csv").exists()
 
 
+def test_rows_of_different_commands_are_refused_in_one_sentence(shards, attacked, tmp_path):
+    done = attrcert("merge", shards / "one.csv", attacked / "one.csv", "--out", tmp_path / "m.csv")
+    assert done.code == 2
+    assert done.said.endswith("not shards of one run: the first has rows of bound and the second of attack")
+
+
 @pytest.mark.parametrize(
     ("files", "said"),
     [
@@ -140,7 +146,8 @@ def test_merging_overwrites_nothing_unasked(shards, tmp_path):
     out = tmp_path / "m.csv"
     out.write_text("mine")
     words = ("merge", shards / "one.csv", shards / "two.csv", "--out", out)
-    assert attrcert(*words).code == 2
+    done = attrcert(*words)
+    assert (done.code, done.said) == (2, f"error: {out} exists hint: --overwrite replaces it")
     assert attrcert(*words, "--overwrite").code == 2  # not a file of attrcert's
     assert out.read_text() == "mine"
 

@@ -13,7 +13,7 @@ COMMANDS = {
     "bounds": ("bound", "--indices", "11,12,13", "--eps", 0.1, "--eps", 1000),
     "attacks": ("attack", "--indices", "11,12", "--steps", 2, "--restarts", 1, "--metric", "cosine"),
     "largest": ("max-eps", "--indices", "11,12", "--max-angle", 30),
-    "smooth": ("bound", "--smooth", "uniform", "--samples", 60, "--indices", "11,12"),
+    "smooth": ("bound", "--smooth", "uniform", "--rule", "tight", "--samples", 60, "--indices", "11,12"),
 }
 
 

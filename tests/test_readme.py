@@ -4,12 +4,13 @@ import re
 from pathlib import Path
 
 import pytest
+from reference.program import attrcert
 from reference.readme import with_tables
 from typer.main import get_command
 
 from attrcert.cli.app import OFFERED, app
 from attrcert.cli.endings import INTERRUPTED
-from attrcert.columns import COLUMNS, INVERSE, SMOOTH, declared
+from attrcert.columns import COLUMNS, COUNTS, DEVIATION_ALLOWED, INVERSE, SMOOTH, SMOOTH_ATTACK, declared
 from attrcert.errors import AttrcertError
 from attrcert.vocabulary import Guarantee
 
@@ -21,7 +22,10 @@ def test_the_tables_of_options_and_columns_are_those_that_are_declared():
 
 
 def test_every_column_is_in_a_table():
-    documented = {(column.name, column.meaning) for column in COLUMNS["attack"] + INVERSE + SMOOTH}
+    documented = {
+        (column.name, column.meaning)
+        for column in (*COLUMNS["attack"], *INVERSE, DEVIATION_ALLOWED, *SMOOTH, *COUNTS, *SMOOTH_ATTACK)
+    }
     assert {(column.name, column.meaning) for column in declared()} == documented
     assert all(f"| `{name}` | " in README for name, _ in documented)
 
@@ -57,3 +61,11 @@ def test_the_exit_codes_of_all_errors_are_in_the_readme():
         kinds += kind.__subclasses__()
         raised.add(kind.exit_code)
     assert raised | {0, 1, INTERRUPTED} == documented
+
+
+def test_the_table_of_smoothing_is_what_the_program_prints(monkeypatch):
+    command, printed = re.search(r"`attrcert (max-eps --smooth[^`]*)`:\n\n```\n(.*?)```", README, re.DOTALL).groups()
+    monkeypatch.setenv("COLUMNS", "100")
+    done = attrcert(*command.split())
+    assert done.code == 0, done.err
+    assert done.out.split() == printed.split()

@@ -233,7 +233,7 @@ def test_the_worst_rows_come_first_and_unbounded_ones_before_them(report_runs):
 
 def test_the_page_says_how_many_of_the_rows_it_shows(report_runs, tmp_path):
     done = attrcert("report", report_runs / "natural.csv", "--worst", 5, "--out", tmp_path / "r.html")
-    assert "The worst: 5 of 24 rows." in done.said
+    assert "MB. The worst: 5 of 24 rows." in done.said
     content = (tmp_path / "r.html").read_text()
     assert content[content.index('id="table"') :].count("<tr><td") == 5
 

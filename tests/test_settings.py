@@ -1,6 +1,7 @@
 """A setting is declared once: the command line, the library, their errors and the help are made from it."""
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -117,6 +118,49 @@ def test_the_settings_that_used_to_be_dropped_are_among_them():
         "ball linf_method label_constraint margin_classes eta_draws slack max_steps noise_draws smooth_base smooth_unit"
     )
     assert set(dropped.split()) <= set(ONLY_FIRST_ORDER)
+
+
+IDLE = [
+    ("bound", {"attribution": "sg", "radius": 1}, "uniform-smooth"),
+    ("bound", {"attribution": "us", "sigma": 1}, "smooth-grad"),
+    ("bound", {"label_constraint": "off", "margin_classes": 5}, "--label-constraint check and tighten"),
+    ("bound", {"loss_hessian": True, "softplus_beta": 5}, "bounds that need a Hessian"),
+    ("bound", {"smooth": "gaussian", "softplus_beta": 5}, "bounds that need a Hessian"),
+    ("smooth", {"smooth": "gaussian", "softplus_beta": 5}, "bounds that need a Hessian"),
+    ("bound", {"max_hours": 3}, "--norm linf --linf-method row-sums"),
+    ("bound", {"norm": "linf", "linf_method": "row-sums", "loss_hessian": True, "max_hours": 3}, "--norm linf"),
+    ("min-radius", {"min_cosine": 0.9, "max_hours": 3}, "--norm linf --linf-method row-sums"),
+    ("attack", {"attack": "random", "steps": 5}, "attacks other than random"),
+    ("attack", {"attack": "random", "step_size": 0.1}, "attacks other than random"),
+    ("attack", {"attack": "random", "restarts": 1}, "attacks other than random"),
+    ("attack", {"transfer": "sg", "radius": 2}, "uniform-smooth"),
+]
+
+
+@pytest.mark.parametrize(("command", "given", "use"), IDLE, ids=str)
+def test_a_setting_without_effect_is_refused_by_the_command_line_and_the_library(command, given, use):
+    said = f"--{list(given)[-1].replace('_', '-')} has no effect here: it is for {use}"
+    done = program(command, *as_words(given), "--limit", 1)
+    assert (done.code, said in done.said) == (2, True), done.said
+    with pytest.raises(UsageError, match=re.escape(said)):
+        getattr(attrcert, command.replace("-", "_"))(limit=1, **given)
+
+
+@pytest.mark.parametrize(
+    ("command", "given"),
+    [
+        ("bound", {"attribution": "sg", "sigma": 0.2}),
+        ("bound", {"loss_hessian": True, "softplus_beta": "none"}),
+        ("bound", {"norm": "linf", "linf_method": "row-sums", "max_hours": 3}),
+        ("attack", {"attack": ("random", "cosine"), "steps": 5}),
+        ("attack", {"transfer": "us", "radius": 2}),
+        ("attack", {"target_map": "frame"}),
+    ],
+    ids=str,
+)
+def test_a_setting_with_an_effect_or_its_default_is_taken(command, given):
+    own = COMMANDS[command].asked_of_task(given)
+    assert task_of(command, own, beside=given).command == command
 
 
 @pytest.mark.parametrize("name", ["mean", "std", "softplus_beta"])
@@ -334,7 +378,9 @@ WRONG = [
     ({"channels": 3}, "channels is for data that are named"),
     ({"options": attrcert.RunOptions(), "device": "cpu"}, "device is one of the options"),
     ({"batchsize": 3}, "did you mean 'batch_size'"),
-    ({"sigma": 0.3}, "--sigma has no effect here: it is for smooth-grad and uniform-smooth"),
+    ({"sigma": 0.3}, "--sigma has no effect here: it is for smooth-grad (or add --smooth gaussian)"),
+    ({"radius": 2}, "--radius has no effect here: it is for uniform-smooth (or add --smooth uniform)"),
+    ({"noise_draws": 3}, "--noise-draws has no effect here: it is for smooth-grad and uniform-smooth"),
     ({"ig_steps": 5}, "--ig-steps has no effect here: it is for integrated-gradients"),
     ({"linf_method": "corollary"}, "--linf-method has no effect here: it is for --norm linf"),
     ({"slack": "x"}, "--slack must be a number, got 'x'"),

@@ -17,12 +17,13 @@ from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.smoothed import UniformSmooth
 from attrcert.attributions.unit import Direction
 from attrcert.bounds.smoothed.cosine_bounds import Tight
-from attrcert.bounds.smoothed.lengths import CHUNK, unit_noise
+from attrcert.bounds.smoothed.lengths import unit_noise
 from attrcert.bounds.smoothed.noise_overlap import UniformBall
 from attrcert.columns import COLUMNS
 from attrcert.draws import Draws
 from attrcert.loading.architectures import build
 from attrcert.running.evaluating import drawing
+from attrcert.settings.smoothing import CHUNK
 from attrcert.statistics.confidence import Betting
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_smoothing.json").read_text())
@@ -116,7 +117,8 @@ def test_rows_have_every_documented_column_a_case_each_and_finite_figures(on, ta
     assert finite(rows, "certify")
     for row in rows:
         assert row["guarantee"] == "confidence"
-        assert (row["rule"], row["confidence"], row["failure"]) == ("tight", "betting", "0.001")
+        assert (row["rule"], row["confidence"], row["failure"]) == ("auto", "betting", "0.001")
+        assert 0 <= float(row["lambda_hat"]) <= float(row["lambda_upper"]) <= 1
         assert float(row["M"]) == 1
         assert 0 <= float(row["C_lower"]) <= float(row["C_hat"]) <= 1 + 1e-9
         assert row["samples"] == "100"
@@ -217,9 +219,9 @@ def test_the_length_is_that_of_the_mean_of_directions_under_the_program_s_noise(
     net = build(f"{work}/archs.py:relu", {}).double()
     nodes, weights = np.polynomial.legendre.leggauss(5)
     for row in on(*words, "--eps", 0.01, "--limit", 2).rows:
-        x, y, index = image(work, int(row["index"])), int(row["target"]), int(row["index"])
+        x, y = image(work, int(row["index"])), int(row["target"])
         like = x.flatten(1)
-        draws = Draws(0, (index,))
+        draws = Draws(0, (0,))  # all samples have the same noise
         noise = [0.7 * unit_noise("uniform", draws, "smooth", CHUNK, like=like, part=k)[0] for k in range(4)]
         z = (x + torch.cat(noise).view(100, 1, 8, 8)).requires_grad_()
         at = [1.0] if attribution != "integrated-gradients" else ((nodes + 1) / 2).tolist()
@@ -454,6 +456,7 @@ def test_a_mean_over_some_of_the_samples_says_so(on) -> None:
     [
         (["max-eps", "--smooth", "uniform"], "needs --min-cosine"),
         (["min-radius", "--eps", "0.1"], "needs --min-cosine"),
+        (["min-radius", "--min-cosine", "0.9", "--radii", "1,1"], "each radius may be given once"),
         (["max-eps"], "needs a threshold"),
         (["max-eps", "--min-cosine", "0.9"], "--smooth"),
         (["bound", "--min-cosine", "0.9"], "--smooth"),
@@ -559,7 +562,7 @@ def test_the_bets_of_a_row_are_those_of_its_projections(on, monkeypatch) -> None
         assert (one.M, one.total, len(one.later)) == (1.0, 300, 250)
         pilot = one.pilot
         lower = slow.betting(
-            one.later.tolist(), 1.0, q, cap=0.9, horizon=one.horizon,
+            one.later.tolist(), 1.0, q, cap=0.9, horizon=int(one.horizons[0]),
             mean=float((pilot + 1).mean() / 2), variance=float((pilot / 2).var()), weight=min(len(pilot), 50),
         )  # fmt: skip
         assert float(row["C_lower"]) == pytest.approx(lower, abs=1e-11)

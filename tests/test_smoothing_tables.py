@@ -199,6 +199,18 @@ def test_tables_that_are_no_certificates_speak_of_what_was_chosen_alone_and_cert
 # grids
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("bound", "--smooth", "uniform"), ("max-eps", "--smooth", "uniform"), ("min-radius", "--radii", "1")],
+    ids=str,
+)
+def test_a_table_says_once_what_is_averaged_and_explains_the_columns_that_it_has(on, words) -> None:
+    text = " ".join(on(*words, "--min-cosine", 0.5, "--limit", 1).out.split())
+    assert "saliency of the predicted class, made unit and averaged over uniform noise (radius below)" in text
+    assert "saliency, unit" not in text
+    assert ("C/M is the share" in text) == ("C/M ┃" in text) == (words[0] != "min-radius")
+
+
 def test_gaussian_noise_has_grids_of_its_own_and_tables_of_sigma(on) -> None:
     words = ("max-eps", "--smooth", "gaussian", "--sigma", "best", "--min-cosine", 0.8)
     rows = on(*words, format_="csv").rows
@@ -266,7 +278,7 @@ def test_a_configuration_refuses_a_bounding_that_bounds_nothing() -> None:
 
 def test_the_catalogue_lists_what_smoothing_can_be_asked_for() -> None:
     found = {family: [entry["name"] for entry in entries] for family, entries in families().items()}
-    assert set(found["rules"]) == {"tight", "tangent", "published"}
+    assert set(found["rules"]) == {"auto", "moments", "tight", "tangent", "published"}
     assert set(found["confidence-bounds"]) == {"betting", "empirical-bernstein", "mcdiarmid", CLT}
     assert found["boundings"] == ["unit", "clip:Q", "clip-at:M", "sample-max"]
     entries = [entry for family in ("rules", "confidence-bounds", "boundings") for entry in families()[family]]

@@ -25,7 +25,7 @@ ATTRIBUTIONS: "Family[Attribution]" = Family(
         "us": "uniform-smooth",
     },
 )
-SMOOTHED = ("smooth-grad", "uniform-smooth")
+SMOOTHED = {"smooth-grad": "sigma", "uniform-smooth": "radius"}  # and how far the noise of each reaches
 BOUNDINGS: "Family[Bounding]" = Family(
     "bounding",
     {

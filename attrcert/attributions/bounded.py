@@ -8,39 +8,43 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64
 from torch import Tensor
 
 from attrcert.vocabulary import parse_bounding
 
+ON_THE_BOUND = 1e-9  # relative: of lengths that M holds back
 WITHIN = 1 - 1e-13  # what is clipped stays below M though norms and products round
 
 
 def length(g: Float[Tensor, "*b n"]) -> Float[Tensor, "*b 1"]:
     """|g| in double precision, whatever its size."""
-    scaled, largest = _scaled(g)
-    return largest * scaled.norm(dim=-1, keepdim=True)
+    rows, scale = wide(g)
+    return scale * rows.norm(dim=-1, keepdim=True)
 
 
 def unit(g: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     """g / |g| in double precision, and 0 where g = 0."""
-    scaled, _ = _scaled(g)
-    return scaled / scaled.norm(dim=-1, keepdim=True).clamp_min(1.0)  # its largest entry is 1
+    rows, _ = wide(g)
+    size = rows.norm(dim=-1, keepdim=True)
+    return rows / torch.where(size > 0, size, 1.0)
 
 
-def _scaled(g: Float[Tensor, "*b n"]) -> tuple[Float[Tensor, "*b n"], Float[Tensor, "*b 1"]]:
-    """g over its largest entry, and that entry: squares of the quotient neither over- nor underflow."""
-    largest = g.abs().amax(dim=-1, keepdim=True).double()
+def wide(g: Float[Tensor, "*b n"]) -> tuple[Float64[Tensor, "*b n"], Float64[Tensor, "*b 1"]]:
+    """Vectors in double precision whose squares neither over- nor underflow, and what they are to be taken times to give g."""
+    if g.dtype != torch.float64:  # squares of what single precision holds are no trouble
+        return g.double(), torch.ones((), dtype=torch.float64, device=g.device).expand(*g.shape[:-1], 1)
+    largest = g.abs().amax(dim=-1, keepdim=True)
     return g / torch.where(largest > 0, largest, 1.0), largest
 
 
 class Bounding(Protocol):
-    """A way to bound vectors: `pilot` draws of |g| tell M, then every vector is bounded by it, in double precision."""
+    """A way to bound vectors: `pilot` draws of |g| tell M, then every vector is taken times a `factor` of its length."""
 
     @property
     def pilot(self) -> int: ...
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]: ...
-    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]: ...
+    def factor(self, lengths: Float[Tensor, "b m"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m"]: ...
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,8 @@ class Unit:
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_ones(len(lengths))
 
-    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        return unit(g)
+    def factor(self, lengths: Float[Tensor, "b m"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m"]:
+        return 1 / torch.where(lengths > 0, lengths, 1.0)
 
 
 @dataclass(frozen=True)
@@ -66,9 +70,9 @@ class ClipAt:
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), self.M)
 
-    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        most, size = WITHIN * M.double()[:, None, None], length(g)
-        return g * torch.where(size > most, most / size, 1.0)
+    def factor(self, lengths: Float[Tensor, "b m"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m"]:
+        most = WITHIN * M.double()[:, None]
+        return torch.where(lengths > most, most / lengths, 1.0)
 
 
 @dataclass(frozen=True)
@@ -83,8 +87,8 @@ class Clip:
         M = torch.quantile(torch.where(lengths.isfinite(), lengths, 0.0), self.quantile, dim=1)
         return torch.where(M > 0, M, 1.0)
 
-    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        return ClipAt(1.0)(g, M)
+    def factor(self, lengths: Float[Tensor, "b m"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m"]:
+        return ClipAt(1.0).factor(lengths, M)
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,38 @@ class SampleMaximum:
     def limit(self, lengths: Float[Tensor, "b pilot"]) -> Float[Tensor, " b"]:
         return lengths.new_full((len(lengths),), torch.inf)
 
-    def __call__(self, g: Float[Tensor, "b m n"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m n"]:
-        return g.double()
+    def factor(self, lengths: Float[Tensor, "b m"], M: Float[Tensor, " b"]) -> Float[Tensor, "b m"]:
+        return torch.ones_like(lengths)
+
+
+def weighed(
+    g: Float[Tensor, "b m n"], bounding: Bounding, M: Float[Tensor, " b"]
+) -> tuple[Float64[Tensor, "b m n"], Float64[Tensor, "b m"], Float64[Tensor, "b m"]]:
+    """Vectors, what they are to be taken times to be bounded by M, and their lengths before; those that are not finite count as 0."""
+    X, scale = wide(g)
+    sizes = X.norm(dim=2)
+    finite = sizes.isfinite()
+    if not finite.all():
+        X, sizes = torch.where(finite[:, :, None], X, 0.0), torch.where(finite, sizes, 0.0)
+        scale = torch.where(finite[:, :, None], scale, 0.0)
+    return X, bounding.factor(scale[:, :, 0] * sizes, M) * scale[:, :, 0], sizes
+
+
+def bounded(g: Float[Tensor, "b m n"], bounding: Bounding, M: Float[Tensor, " b"]) -> Float64[Tensor, "b m n"]:
+    """The vectors that are averaged."""
+    X, weights, _ = weighed(g, bounding, M)
+    return X * weights[:, :, None]
+
+
+def pulled_back(
+    u: Float[Tensor, "b m n"], g: Float[Tensor, "b m n"], bounding: Bounding, M: Float[Tensor, " b"]
+) -> Float64[Tensor, "b m n"]:
+    """D^T u, D the derivative of the bounded vector by g: where M holds g back, only what lies across g counts."""
+    lengths, direction = length(g)[:, :, 0], unit(g)
+    factor = bounding.factor(lengths, M)
+    held = (factor * lengths >= M.double()[:, None] * (1 - ON_THE_BOUND))[:, :, None]
+    along = (direction * u).sum(dim=2, keepdim=True) * direction
+    return factor[:, :, None] * torch.where(held, u - along, u.double())
 
 
 def make_bounding(text: str) -> Bounding:

@@ -26,6 +26,7 @@ from attrcert.reporting.summaries.attacks import areas, summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
+from attrcert.reporting.summaries.turned import summarise_turned
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
 from attrcert.running.engines.engine import Engine, Here, Spread
@@ -136,12 +137,14 @@ def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | Non
         attacks = summarise_attacks(rows)
         whole["attacks"] = [part.as_json() for part in attacks]
         whole |= {"areas": [asdict(one) for one in areas(attacks)]} if auc else {}
+    if run.config.command == "attack-smooth":
+        whole["attacks"] = [asdict(part) for part in summarise_turned(rows)]
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
 
 def _summary_json(run: Run, rows: list[Row], summary: Summary) -> dict[str, Any]:
     """What the table shows."""
-    if run.config.command not in ("max-eps", "certify"):
+    if run.config.command not in ("max-eps", "certify", "attack-smooth"):
         return summary.as_json()
     cases = [part.as_json() for part in summarise_cases(rows)]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}

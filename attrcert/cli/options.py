@@ -38,7 +38,7 @@ class Asked:
         """With a preset's settings where nothing was said."""
         from attrcert.settings.commands import task_of
 
-        return task_of(self.command, _declared(self.command).asked_of_task(self.given), preset)
+        return task_of(self.command, _declared(self.command).asked_of_task(self.given), preset, self.given)
 
     def only(self, *names: str) -> None:
         """Refuse what else was said."""

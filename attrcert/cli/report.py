@@ -18,7 +18,7 @@ def report(asked: Asked) -> None:
     """Make one self-contained page of the CSVs of earlier runs: what was computed and what it guarantees, tables, figures, the
     samples moved most and least as pictures, and a sortable table of the worst samples.
 
-    Pictures need `attack --save-deltas`, Jacobians `bound --save-jacobian`. Several runs are put side by side.
+    Pictures need `attack --save-deltas` or `smooth --csv`, Jacobians `bound --save-jacobian`. Several runs are put side by side.
     """
     from attrcert.cli.replacing import check_ours
     from attrcert.reporting.pages.content import make_page
@@ -46,7 +46,7 @@ def _write(page: "Page", content: str, target: Path | None) -> None:
     write_text(target, content)
     for missing in page.missing:
         talk(missing, style="yellow")
-    talk(f"{target}: {target.stat().st_size / 1e6:.1f} MB, {page.samples.note}")
+    talk(f"{target}: {target.stat().st_size / 1e6:.1f} MB. {page.samples.note}")
 
 
 def _draw(page: "Page", folder: Path) -> None:

@@ -30,7 +30,9 @@ from attrcert.saved.rowfiles import RowFile
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.output import Output
 
-DOING = {"bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing"}
+DOING = {
+    "bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing", "attack-smooth": "attacking",
+}  # fmt: skip
 
 
 def compute(
@@ -102,14 +104,14 @@ class _Books:
         return [note for book in (self.file, self.kept) if book for note in book.notes]
 
     def begin(self, facts: dict[str, Any]) -> None:
-        self.facts |= {**facts, "started": self.file.earlier.get("started", _now()) if self.file else _now()}
+        self.facts |= {**facts, "started": self.file.earlier.get("started", now()) if self.file else now()}
         self.write(RUNNING)
         self.begun = True
 
     def write(self, state: str) -> None:
         if self.file:
             with _uninterrupted():
-                self.file.write_manifest({**self.facts, "ended": _now()}, state=state)
+                self.file.write_manifest({**self.facts, "ended": now()}, state=state)
 
     def finish(self, run: Run, jacobians: Sequence[int]) -> None:
         """The manifest says that all is done when all is."""
@@ -231,5 +233,5 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _now() -> str:
+def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")

@@ -4,28 +4,39 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
-from attrcert.columns.bound import BOUND
+from attrcert.columns.bound import BOUND, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import CLOSING, COMMON
-from attrcert.columns.inverse import INVERSE
+from attrcert.columns.inverse import DEVIATION_ALLOWED, INVERSE
+from attrcert.columns.pixels import COUNTS, PIXELS
 from attrcert.columns.smoothed import SMOOTH
+from attrcert.columns.turned import SMOOTH_ATTACK, TURN
+from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "DEGREES", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "TRANSFERRED", "Cell", "Column", "Row", "transfer_column",
+    "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "SMOOTH_ATTACK", "TRANSFERRED",
+    "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,
     "attack": COMMON + BOUND + ATTACK + CLOSING,
-    "max-eps": COMMON + INVERSE + BOUND + CLOSING,
+    "max-eps": (*COMMON, *INVERSE, DEVIATION_ALLOWED, *BOUND, *CLOSING),
     "certify": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
+    "pixels": COMMON + PIXELS + CLOSING,
+    "attack-smooth": (*COMMON, *INVERSE[:-1], *SMOOTH, *SMOOTH_ATTACK, *CLOSING),
 }
+ATTACKING = ("attack", "attack-smooth")  # whose rows have verdicts
 
 
 def register(column: Column, *commands: str) -> None:
     """Declare one more column of the rows of these commands, before what every row ends with; files without it are read as they are."""
     for command in commands:
-        assert all(own.name != column.name for own in COLUMNS[command]), f"{column.name} is declared twice"
+        if command not in COLUMNS:
+            raise UsageError(f"the command must be one of {', '.join(COLUMNS)}, got {command!r}")
+        if any(own.name == column.name for own in COLUMNS[command]):
+            raise UsageError(f"the column {column.name!r} of {command} is there already", hint="choose another name")
+    for command in commands:
         COLUMNS[command] = with_columns(command, [replace(column, added=True)])
 
 
@@ -44,10 +55,10 @@ def headlines(command: str) -> list[Column]:
     return sorted((column for column in COLUMNS[command] if column.headline), key=lambda column: column.rank)
 
 
-def verdicts() -> list[tuple[Column, Column]]:
+def verdicts(command: str = "attack") -> list[tuple[Column, Column]]:
     """The flags of an attack's rows, each with the bound that it is about."""
-    by_name = {column.name: column for column in COLUMNS["attack"]}
-    return [(column, by_name[column.judges]) for column in COLUMNS["attack"] if column.judges]
+    by_name = {column.name: column for column in COLUMNS[command]}
+    return [(column, by_name[column.judges]) for column in COLUMNS[command] if column.judges]
 
 
 def checked(rows: Iterable[Row], columns: Iterable[Column]) -> Iterable[Row]:

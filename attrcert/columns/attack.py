@@ -34,8 +34,9 @@ METRIC_COLUMNS = {
     ),
 }  # fmt: skip
 TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
+NAME = Column("attack", str, "the attack's name", case=True, place=6)
 ATTACK = (
-    Column("attack", str, "the attack's name", case=True, place=6),
+    NAME,
     figure(
         "T_sampled", REACHED, "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical",
         headline=True, rank=7, label="sampled",

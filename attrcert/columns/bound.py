@@ -3,6 +3,7 @@
 from math import inf
 
 from attrcert.columns.column import Column, angle, figure, words
+from attrcert.columns.consequences import consequences
 from attrcert.vocabulary import LINF_METHODS, Guarantee, SolverStatus
 
 FIRST, CORRECTED, PROVED, REACHED = (
@@ -65,6 +66,9 @@ BOUND = (
         axis="first-order angle T_c, degrees", curve="first-order T_c", compared=("p95",), place=10, leads=True,
     ),
     angle("T_c_corrected_deg", CORRECTED, "the same from T_e_corrected", bounds=TURNED, follows="T_e_corrected"),
+    *consequences("T_e", FIRST, follows="T_e"),
+    *consequences("T_e_corrected", CORRECTED, "_corrected", follows="T_e_corrected"),
+    *consequences("T_proved", PROVED, "_proved", follows="T_proved", asked=ON_PROVED),
     Column("linf_method", str, "which upper bound was the smallest: scaled, row-sums or corollary", words=LINF_METHODS),
     figure("linf_lower", REACHED, "eps |J s|_2 at the best sign vector found (linf)"),
     figure("T_e_scaled", FIRST, "eps times the scaled bound", bounds=MOVED),

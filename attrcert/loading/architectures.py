@@ -64,14 +64,16 @@ def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
 def factory(spec: str) -> Callable[..., Any]:
     """The callable named by `package.module:name` or `path/to/file.py:name`."""
     place, colon, name = spec.rpartition(":")
-    if not colon:
+    if not colon and not spec.endswith(".py"):
         raise unknown("architecture", spec, BUNDLED)
+    place = place or spec
     with _importable(place), reported(f"importing {place}", ModelError):
         module = _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     found = getattr(module, name, None)
     if not callable(found):
         public = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise ModelError(f"{place} has no callable {name!r}; it has {', '.join(public)}")
+        wrong = f"{place} has no callable {name!r}" if colon else f"--arch must be {place}:FACTORY, got {place}"
+        raise ModelError(f"{wrong}; it has {', '.join(public)}")
 
     def make(**arguments: Any) -> Any:
         with _importable(place):

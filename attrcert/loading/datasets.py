@@ -71,13 +71,13 @@ def load_data(spec: DataSpec) -> LoadedData:
 def chosen(spec: DataSpec, size: int) -> tuple[int, ...]:
     """The indices that --indices, or --skip and --limit, pick."""
     if spec.indices is not None and (spec.skip or spec.limit is not None):
-        raise UsageError("indices exclude skip and limit")
+        raise UsageError("--indices excludes --skip and --limit")
     picked = spec.indices if spec.indices is not None else tuple(range(size))[spec.skip :][: spec.limit]
     beyond = [index for index in picked if not 0 <= index < size]
     if beyond:
-        raise UsageError(f"indices must be below {size}, the number of images, got {beyond[0]}")
+        raise UsageError(f"--indices must be below {size}, the number of images, got {beyond[0]}")
     if not picked:
-        raise UsageError(f"no sample is left: {size} images, skip {spec.skip}, limit {spec.limit}")
+        raise UsageError(f"no sample is left: {size} images, --skip {spec.skip}")
     return picked
 
 

@@ -11,7 +11,7 @@ from safetensors.numpy import save_file
 
 from attrcert.errors import UsageError
 from attrcert.saved.arrays import MARK
-from attrcert.saved.files import check_target, write_whole
+from attrcert.saved.files import check_free, write_whole
 
 
 class Arrays:
@@ -62,12 +62,9 @@ def joined(files: Iterable[Arrays]) -> dict[str, Any]:
 
 def check_replaceable(path: Path, kind: str, *, overwrite: bool) -> None:
     """Nothing is replaced unasked, and nothing that is not ours."""
-    if not os.path.lexists(path):
-        return
-    check_target(path)
-    if not overwrite:
-        raise UsageError(f"{path} exists", hint="--overwrite replaces it")
-    Arrays(path, kind)
+    if os.path.lexists(path):
+        check_free(path, overwrite=overwrite)
+        Arrays(path, kind)
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Any], mark: str, *, hint: str = "") -> None:

@@ -36,6 +36,14 @@ def check_target(path: Path) -> None:
         )
 
 
+def check_free(*paths: Path, overwrite: bool) -> None:
+    """Nothing is replaced unasked."""
+    for path in paths:
+        check_target(path)
+        if path.exists() and not overwrite:
+            raise UsageError(f"{path} exists", hint="--overwrite replaces it")
+
+
 def _mode(path: Path, *, follow: bool) -> int | None:
     """What is there, without opening it, which may hang; None where nothing is."""
     try:

@@ -11,9 +11,9 @@ from attrcert.columns import Column, Row
 from attrcert.errors import FileError, UsageError
 from attrcert.saved.array_files import Arrays, check_replaceable, joined, write_arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
-from attrcert.saved.files import check_target, remove
+from attrcert.saved.files import check_free, remove
 from attrcert.saved.locks import Lock
-from attrcert.saved.manifests import COMPLETE, OWN, SIZES
+from attrcert.saved.manifests import COMPLETE, OWN, SIZES, manifest_of
 from attrcert.saved.rowfiles import OwnRows, RowFile
 from attrcert.saved.runfiles import RunTable, read_table
 from attrcert.saved.schemas import columns_at, columns_now, differing, migrated, schema_of
@@ -46,7 +46,7 @@ class Merged:
         arrays' files by what they hold, and what there is to know of the writing.
         """
         homes = {DELTAS: path.with_suffix(".safetensors"), JACOBIANS: jacobian_file(path)}
-        check_target(path)
+        check_free(path, manifest_of(path), overwrite=overwrite)
         # a report would take it for this run's
         stale = os.path.lexists(homes[JACOBIANS]) and JACOBIANS not in self.arrays
         for kind in [*self.arrays, *([JACOBIANS] if stale else [])]:
@@ -134,10 +134,10 @@ def _identity(table: RunTable) -> dict[str, Any]:
 def _check(first: RunTable, other: RunTable) -> None:
     told = differing(_identity(first), _identity(other)).items()
     listed = [f"{key} is {ours!r} in the first and {theirs!r} in the second" for key, (ours, theirs) in told]
-    if first.command != other.command or listed:
-        raise UsageError(
-            f"{first.name} and {other.name} are not shards of one run: " + ("; ".join(listed) or "other commands")
-        )
+    if first.command != other.command:
+        listed = [f"the first has rows of {first.command} and the second of {other.command}"]
+    if listed:
+        raise UsageError(f"{first.name} and {other.name} are not shards of one run: {'; '.join(listed)}")
     if [column.name for column in _columns(first)] != [column.name for column in _columns(other)]:
         raise UsageError(f"{first.name} and {other.name} have other columns")
 

@@ -60,9 +60,9 @@ def rows_in(content: bytes, columns: Sequence[Column], path: Path) -> list[dict[
     schema = schema_of(header, columns)
     if schema is None:
         raise ResumeError(_other_columns(header, columns, path), hint="choose another --out, or --overwrite")
-    there, added = columns_at(columns, schema, header), {column.name: None for column in columns if column.added}
+    there, empty = columns_at(columns, schema, header), {column.name: None for column in columns}
     rows = (_row(line, there, f"row {n} of {path}") for n, line in enumerate(lines[1:], 2) if line)
-    return [{**added, **migrated(row, schema)} for row in rows]
+    return [{**empty, **migrated(row, schema)} for row in rows]
 
 
 def _untorn(content: bytes, path: Path) -> bytes:

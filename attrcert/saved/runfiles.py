@@ -18,6 +18,7 @@ from attrcert.saved.schemas import MISCLASSIFIED, migrated
 from attrcert.vocabulary import Status
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
+SMOOTHED = ("certify", "attack-smooth")  # whose identity tells the task
 LARGEST = 2**53  # whole numbers that a float holds
 Case = tuple[tuple[str, Cell], ...]
 
@@ -107,7 +108,7 @@ class RunTable:
     @property
     def kind(self) -> str:
         """What was asked for, as it is typed: the command, or the task of a smoothing certificate."""
-        return f"{self.identity.get('task') or ''} --smooth".lstrip() if self.command == "certify" else self.command
+        return f"{self.identity.get('task') or ''} --smooth".lstrip() if self.command in SMOOTHED else self.command
 
     @cached_property
     def warnings(self) -> tuple[Warned, ...]:

@@ -9,11 +9,12 @@ from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, with_columns
 
-SCHEMA = 2  # of the columns
-SETTINGS = 1  # of the identity's keys
+SCHEMA = 3  # of the columns
+SETTINGS = 2  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
-INTRODUCED: dict[str, tuple[int, Any]] = {}  # a later setting: since which version, and what all did before
+# a later setting: since which version, and what all did before
+INTRODUCED: dict[str, tuple[int, Any]] = {"k": (2, None), "min_top_k": (2, [])}
 
 
 def _with_correct(row: Row) -> Row:
@@ -23,8 +24,13 @@ def _with_correct(row: Row) -> Row:
     return {**row, "status": "ok" if row["status"] == MISCLASSIFIED else row["status"], "correct": correct}
 
 
+def _as_it_is(row: Row) -> Row:
+    """What schema 3 added was not computed before."""
+    return row
+
+
 # from a schema: a row of it as the next one has it
-MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct}
+MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct, 2: _as_it_is}
 
 
 def of_today(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attrcert.attacks import ATTACKS
 from attrcert.columns import METRIC_COLUMNS
 from attrcert.errors import UsageError
-from attrcert.settings.declared import ATTACK, Settings, setting
+from attrcert.settings.declared import ATTACK, Settings, declared, default_of, setting
 from attrcert.settings.explaining import full_name
 from attrcert.vocabulary import number_or, parse_number
 
@@ -33,9 +33,6 @@ class Attacking(Settings):
     random_draws: int = setting(
         100, "Draws of the random search, the baseline T_sampled; 0 leaves it out.", ATTACK, least=0
     )
-    k: int | None = setting(
-        None, "Number of entries of top-k.", ATTACK, least=1, unsaid="100, 1000 for large images, at most an eighth", basic=True,
-    )  # fmt: skip
     keep: str | None = setting(
         None, "Metric by which the best iterate is chosen.", ATTACK, choices=_metrics, unsaid="the attack's own",
     )  # fmt: skip
@@ -75,3 +72,10 @@ class Attacking(Settings):
         if not all(0 < beta < math.inf for beta in pair):
             raise UsageError(f"--direction-beta must be positive, e.g. 1 or 10:100, got {self.direction_beta}")
         return pair
+
+
+@dataclass(frozen=True)
+class Turning(Settings):
+    """The attack on smoothed attributions."""
+
+    steps: int = setting(default_of(Attacking, "steps"), declared(Attacking)["steps"].help, ATTACK, least=0, basic=True)

@@ -6,6 +6,8 @@ from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SOLVER, THRESHOLD, Settings, setting
 from attrcert.vocabulary import LINF_METHODS, THRESHOLDS, parse_number
 
+LARGE = 10_000  # entries of a large image
+
 
 @dataclass(frozen=True)
 class Theorems(Settings):
@@ -47,6 +49,26 @@ class Theorems(Settings):
 
 
 @dataclass(frozen=True)
+class Largest(Settings):
+    """Which entries of a map are its largest."""
+
+    k: int | None = setting(
+        None, "Number of largest entries that top_k and top_k_bound watch.", METHOD, least=1,
+        unsaid="100, 1000 for large images, at most an eighth", basic=True,
+    )  # fmt: skip
+
+    def of(self, n: int) -> int:
+        """Of maps of n entries; by default the papers' choices by their size."""
+        usual = max(1, min(100 if n < LARGE else 1000, -(-n // 8)))
+        if self.k is not None and self.k > n:
+            raise UsageError(
+                f"--k must be at most {n}, the number of features, got {self.k}",
+                hint=f"e.g. --k {usual} for such inputs",
+            )
+        return self.k or usual
+
+
+@dataclass(frozen=True)
 class Thresholds(Settings):
     """What an inverted bound must keep."""
 
@@ -59,6 +81,14 @@ class Thresholds(Settings):
     max_angle: tuple[float, ...] = setting(
         (), "Largest angle in degrees, below 90; repeatable.", THRESHOLD, read=parse_number, many=True, basic=True
     )
+    min_top_k: tuple[float, ...] = setting(
+        (),
+        "Least share of the k largest entries that must stay, e.g. 0.8; repeatable.",
+        THRESHOLD,
+        read=parse_number,
+        many=True,
+        basic=True,
+    )
     corrected: bool = setting(
         False, "Search with the measured correction c(eps): an eps at which the corrected bound meets the threshold (below it may not).",
         THRESHOLD,
@@ -66,12 +96,11 @@ class Thresholds(Settings):
 
     def check(self) -> None:
         for kind, value in self.pairs:
-            if not 0 < value < THRESHOLDS[kind]:
-                raise UsageError(
-                    f"a threshold on the {kind} must be above 0 and below {THRESHOLDS[kind]:g}, got {value:g}"
-                )
+            name, below = THRESHOLDS[kind]
+            if not 0 < value < below:
+                raise UsageError(f"--{name.replace('_', '-')} must be above 0 and below {below:g}, got {value:g}")
 
     @property
     def pairs(self) -> tuple[tuple[str, float], ...]:
         """Kinds and values."""
-        return tuple((kind, value) for kind in THRESHOLDS for value in getattr(self, f"max_{kind}".replace("-", "_")))
+        return tuple((kind, value) for kind, (name, _) in THRESHOLDS.items() for value in getattr(self, name))

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from attrcert.attributions import SMOOTHED
-from attrcert.columns import Cell
+from attrcert.columns import TURN, Cell
 from attrcert.errors import UsageError
-from attrcert.settings.smoothing import Grid, Smoothing, Spreads
+from attrcert.settings.attacking import Turning
+from attrcert.settings.bounding import Largest
+from attrcert.settings.smoothing import Grid, Pixels, Smoothing, Spreads
 from attrcert.settings.tasks import Task
 from attrcert.vocabulary import COSINE, NOISES, NormKind
 
@@ -18,6 +20,7 @@ class Certifying(Task, ABC):
     """What these tasks have in common."""
 
     smoothing: Smoothing
+    largest: Largest
 
     asked: ClassVar[str]  # as manifests tell it
     command: ClassVar[str] = "certify"
@@ -40,10 +43,9 @@ class Certifying(Task, ABC):
     def label(self) -> str:
         return f"{self.explanation.label}, {self.smoothing.bounded}"
 
-    @property
-    def averaging(self) -> str:
-        smoothing = self.smoothing
-        return f", made {smoothing.bounded} and averaged over {smoothing.smooth} noise ({self.spread_name} below)"
+    def about(self, classes: str) -> str:
+        noise = f"{self.smoothing.smooth} noise ({self.spread_name} below)"
+        return f"{self.explanation.label} of {classes}, made {self.smoothing.bounded} and averaged over {noise}"
 
     @property
     @abstractmethod
@@ -64,6 +66,10 @@ class Certifying(Task, ABC):
     def choosing(self) -> bool:
         """Whether a choice is made from them, so that all must hold together."""
         return self.best
+
+    @property
+    def evaluations(self) -> int:
+        return self.smoothing.looks[0] * len(self.spread)
 
     @property
     def thresholds(self) -> tuple[dict[str, Cell], ...]:
@@ -114,10 +120,12 @@ class CertifyConfig(CertifyingAt):
         super().check()
         if self.best:
             raise UsageError(
-                f"--{self.spread_name} best is for max-eps, which takes the best of a grid for each sample; bound needs numbers"
+                f"--{self.spread_name} best is for max-eps, which takes the best of a grid for each sample; {self.asked} needs numbers"
             )
         if len(self.smoothing.min_cosine) > 1:
-            raise UsageError(f"bound takes one --min-cosine, got {', '.join(map(str, self.smoothing.min_cosine))}")
+            raise UsageError(
+                f"{self.asked} takes one --min-cosine, got {', '.join(map(str, self.smoothing.min_cosine))}"
+            )
         if self.smoothing.stop_when == "certified" and not self.smoothing.min_cosine:
             raise UsageError(_NO_STOP)
 
@@ -128,8 +136,12 @@ class CertifyConfig(CertifyingAt):
 
 @dataclass(frozen=True, init=False)
 class SmoothConfig(CertifyConfig):
-    """`attrcert smooth`: the maps themselves."""
+    """`attrcert smooth`: the maps themselves; its rows say how many of their pixels are certified."""
 
+    pixels: Pixels
+
+    asked: ClassVar[str] = "smooth"
+    command: ClassVar[str] = "pixels"
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("eps", "min_cosine"), "a map is the same for every one; `attrcert bound --smooth` certifies the maps"
     )
@@ -138,6 +150,45 @@ class SmoothConfig(CertifyConfig):
         super().check()
         if len(self.spread) > 1:
             raise UsageError(f"smooth takes one radius or sigma, got {len(self.spread)}")
+        if self.pixels.certify_pixels is not None and self.smoothing.smooth != "gaussian":
+            raise UsageError(
+                f"--certify-pixels is for gaussian noise, got {self.smoothing.smooth}: its radius, sigma Phi^-1(p), holds for that alone",
+                hint="--smooth gaussian --sigma r/sqrt(d) is about as much noise as --radius r on images of d numbers",
+            )
+
+    @property
+    def idle(self) -> dict[str, str]:
+        return super().idle | ({} if self.pixels.certify_pixels else {"pixel_level": "--certify-pixels"})
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({"radius": r} for r in self.spread)
+
+    def _sharing(self, samples: int) -> str:
+        together = self.smoothing.simultaneous
+        return (
+            f"for all pixels of all {samples} samples together" if together else "for all pixels of a sample together"
+        )
+
+
+@dataclass(frozen=True, init=False)
+class CertifiedAttackConfig(CertifyConfig):
+    """`attrcert attack --smooth`: the same, and how far an attack turns it."""
+
+    turning: Turning
+
+    asked: ClassVar[str] = "attack"
+    command: ClassVar[str] = "attack-smooth"
+    work: ClassVar[str] = "attrcert.running.evaluating.turning:Turns"
+
+    def check(self) -> None:
+        super().check()
+        if len(self.spread) > 1:
+            raise UsageError(f"attack takes one radius or sigma, got {len(self.spread)}")
+
+    @property
+    def cases(self) -> tuple[dict[str, Cell], ...]:
+        return tuple({**case, "attack": TURN} for case in super().cases)
 
 
 @dataclass(frozen=True, init=False)

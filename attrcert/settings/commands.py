@@ -5,14 +5,21 @@ from dataclasses import MISSING, dataclass
 from typing import Any
 
 from attrcert.errors import UsageError
-from attrcert.settings.certifying import CertifiedMaxEpsConfig, CertifyConfig, MinRadiusConfig, SmoothConfig
+from attrcert.settings.certifying import (
+    CertifiedAttackConfig,
+    CertifiedMaxEpsConfig,
+    CertifyConfig,
+    MinRadiusConfig,
+    SmoothConfig,
+)
 from attrcert.settings.computing import Place, RunOptions, Workers
-from attrcert.settings.declared import Setting, Settings, declared, default_of, hint_of, option, spelt
+from attrcert.settings.declared import Setting, Settings, declared, default_of, hint_of, option, spelt, taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.output import Campaigning, ClosedForm, Complete, Files, Findings, Global, Keeping, Output, Quiet
 from attrcert.settings.reading import Joining, Judged, Judging, Listing, Paging
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, homes, parts_of, settings_of
+from attrcert.vocabulary import NOISES
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,7 @@ class Command:
 ROWS = (ModelSpec, DataSpec, RunOptions, Workers, Output)
 COMMANDS = {
     "bound": Command(BoundConfig, CertifyConfig, (*ROWS, Keeping)),
-    "attack": Command(AttackConfig, None, (*ROWS, Campaigning)),
+    "attack": Command(AttackConfig, CertifiedAttackConfig, (*ROWS, Campaigning)),
     "max-eps": Command(MaxEpsConfig, CertifiedMaxEpsConfig, (*ROWS, Global)),
     "min-radius": Command(None, MinRadiusConfig, (*ROWS, ClosedForm)),
     "smooth": Command(None, SmoothConfig, (ModelSpec, DataSpec, RunOptions, Complete, Quiet, Files)),
@@ -114,22 +121,46 @@ COMMANDS = {
 }
 
 
-def task_of(command: str, given: Mapping[str, Any], preset: Mapping[str, Any] | None = None) -> Task:
-    """What is asked for, and where nothing is said, what a preset says; a setting that has no effect is refused."""
+def task_of(
+    command: str,
+    given: Mapping[str, Any],
+    preset: Mapping[str, Any] | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> Task:
+    """What is asked for, and where nothing is said, what a preset says; a setting that has no effect is refused, also one that was
+    said beside the task, of the model or the computation.
+    """
     plain, smoothed = COMMANDS[command].plain, COMMANDS[command].smoothed
     wanted = {name: value for name, value in given.items() if value is not None}
     averaged = plain is None or (smoothed is not None and "smooth" in wanted)
     task, other = (smoothed, plain) if averaged else (plain, smoothed)
     assert task is not None
+    if preset and averaged:
+        raise UsageError(
+            "--preset means nothing with --smooth",
+            hint="presets attack attributions as they are, or means over few draws of noise",
+        )
     elsewhere = set(homes(other)) if other else set()
     for name in elsewhere & set(wanted) - set(settings_of(task)) - set(task.refused):
         if averaged:
             raise UsageError(
-                f"{option(name)} means nothing with --smooth", hint="it is for first-order and proved bounds"
+                f"{option(name)} means nothing with --smooth", hint=f"`attrcert {command}` without --smooth takes it"
             )
         raise UsageError(f"{option(name)} is for smoothed attributions", hint="add --smooth uniform --radius R")
     made = task(**{**(preset or {}), **wanted})
-    for name, use in made.idle.items():
-        if name in wanted and made.flat()[name] != default_of(homes(task)[name], name):
-            raise UsageError(f"{option(name)} has no effect here: it is for {use}")
+    _refuse_idle(command, made, {**(beside or {}), **wanted})
     return made
+
+
+def _refuse_idle(command: str, task: Task, said: Mapping[str, Any]) -> None:
+    """What was said and has no effect, unless it is the default; where there is no noise, no spread of it holds."""
+    parts = {one.name: one.part for one in COMMANDS[command].offers} | homes(type(task))
+    for name, use in task.idle.items():
+        part = parts.get(name)
+        if part is None or said.get(name) is None:
+            continue
+        value = taken(part, {name: said[name]})[name]
+        noise = next((noise for noise, spread in NOISES.items() if spread == name), None)
+        if noise or value not in (None, default_of(part, name)):
+            hint = f"or add --smooth {noise}" if noise and COMMANDS[command].smoothed else ""
+            raise UsageError(f"{option(name)} has no effect here: it is for {use}", hint=hint)

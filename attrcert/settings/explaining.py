@@ -13,7 +13,7 @@ LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
 
 def full_name(text: str, name: str) -> str:
     """Of an attribution or its alias."""
-    return ATTRIBUTIONS.name(text)
+    return ATTRIBUTIONS.name(text, name)
 
 
 def _one_number(text: str, name: str) -> float:
@@ -81,10 +81,10 @@ class Averaging(Settings):
 
     def label(self, explanation: Explanation) -> str:
         """The same as an explanation's, of one that is an average."""
-        spread = f"sigma={self.sigma:g}" if explanation.attribution == "smooth-grad" else f"radius={self.radius:g}"
+        spread = SMOOTHED[explanation.attribution]
         unit = ", unit" if self.smooth_unit else ""
         base = self.base(explanation).label
-        return f"{explanation.attribution}({spread}, draws={self.noise_draws}, base={base}{unit})"
+        return f"{explanation.attribution}({spread}={getattr(self, spread):g}, draws={self.noise_draws}, base={base}{unit})"
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,15 @@
 """Where results go, and what else a command can be asked for."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from attrcert.errors import UsageError
-from attrcert.saved.files import check_target
-from attrcert.settings.declared import ATTACK, OUTPUT, RUN, SMOOTHING, THRESHOLD, Settings, setting
+from attrcert.saved.files import check_free
+from attrcert.saved.manifests import manifest_of
+from attrcert.settings.declared import ATTACK, OUTPUT, RUN, SMOOTHING, THRESHOLD, Settings, option, setting
 from attrcert.settings.presets import PRESETS
 from attrcert.vocabulary import parse_indices
 
@@ -40,8 +42,13 @@ class Format(Settings):
     json: bool = setting(False, "The same as --format json.", OUTPUT)
 
     def check(self) -> None:
-        if self.json:
-            object.__setattr__(self, "format", "json")
+        """A flag stands for the format of its name, and for no other."""
+        flags = [name for name in FORMATS if getattr(self, name, False)]
+        said = [*map(option, flags), *([] if self.format in ("table", *flags) else [f"--format {self.format}"])]
+        if flags and len(said) > 1:
+            raise UsageError(f"{' and '.join(said)} exclude each other")
+        if flags:
+            object.__setattr__(self, "format", flags[0])
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,19 @@ class Campaigning(Settings):
         """The preset's settings."""
         return PRESETS[self.preset].settings if self.preset else {}
 
+    @contextmanager
+    def blamed(self, given: Collection[str]) -> Iterator[None]:
+        """An error about a setting that was not given, but is the preset's, says so."""
+        try:
+            yield
+        except UsageError as error:
+            for name in self.meant:
+                if name not in given and error.message.startswith(f"{option(name)} "):
+                    raise UsageError(
+                        f"{error.message}, which the preset {self.preset} sets", hint=error.hint
+                    ) from error
+            raise
+
 
 @dataclass(frozen=True)
 class Global(Settings):
@@ -119,14 +139,18 @@ class Files(Settings):
 
     out: Path = setting(Path("maps.npz"), "An .npz file for the maps.", OUTPUT, read=path, basic=True)
     png: Path | None = setting(None, "A folder for heatmaps beside their inputs.", OUTPUT, read=path, basic=True)
-    overwrite: bool = setting(False, "Replace the file.", OUTPUT, basic=True)
+    csv: Path | None = setting(
+        None, "With --certify-pixels: a CSV with one row per sample, for `gate` and `report`; the manifest goes beside it.", OUTPUT,
+        read=path, basic=True,
+    )  # fmt: skip
+    overwrite: bool = setting(False, "Replace the files.", OUTPUT, basic=True)
 
     def check(self) -> None:
         if self.out.suffix != ".npz" or not self.out.parent.is_dir():
             raise UsageError(f"--out must name an .npz file in a folder that exists, got {self.out}")
-        check_target(self.out)
-        if self.out.exists() and not self.overwrite:
-            raise UsageError(f"{self.out} exists", hint="--overwrite replaces it")
+        if self.csv is not None and (self.csv.suffix == ".npz" or not self.csv.parent.is_dir()):
+            raise UsageError(f"--csv must name a CSV in a folder that exists, got {self.csv}")
+        check_free(self.out, *((self.csv, manifest_of(self.csv)) if self.csv else ()), overwrite=self.overwrite)
 
 
 @dataclass(frozen=True)

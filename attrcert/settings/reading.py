@@ -75,13 +75,6 @@ class Judged(Format):
         False, "Exit 0 though a rule failed or was refuted, or a run is incomplete; what cannot be judged still exits 2.", OUTPUT,
     )  # fmt: skip
 
-    def check(self) -> None:
-        super().check()
-        if self.json and self.markdown:
-            raise UsageError("--json and --markdown exclude each other")
-        if self.markdown:
-            object.__setattr__(self, "format", "markdown")
-
 
 @dataclass(frozen=True)
 class Paging(Saved):

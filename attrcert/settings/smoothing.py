@@ -9,20 +9,32 @@ from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SMOOTHING, Settings, declared, default_of, setting
 from attrcert.settings.explaining import Averaging
 from attrcert.statistics import CONFIDENCES
-from attrcert.vocabulary import CLT, NOISES, number_or, parse_bounding, parse_number
+from attrcert.vocabulary import CLT, NOISES, number_or, parse_bounding, parse_number, parse_share
 
-BEST = "best"
+BEST, AUTO = "best", "auto"
+LEAST = 50
+CHUNK = 25  # draws between two updates of the direction
+FIRST_LOOK, MOST = 500, 16_000  # of auto, which looks after twice as many each time
+EARLIEST = 200  # of --stop-when certified, which looks after about 1.4 times as many each time
+WORTH = 0.02  # what twice as many draws must at least add to the eps that is certified
 BEST_SPREADS = {"radius": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), "sigma": (1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)}
 GRID, RATIO = 12, 1.5  # radii that are tried, and each to the one before
 
 
-def check_spread(spread: tuple[float, ...], name: str) -> None:
+def _draws(text: str, name: str) -> int | str:
+    try:
+        return AUTO if text == AUTO else int(text)
+    except ValueError as error:
+        raise UsageError(f"{name} must be a whole number or {AUTO}, got {text!r}") from error
+
+
+def check_spread(spread: tuple[float, ...], name: str, each: str) -> None:
     """Radii or sigmas must be numbers that can be, each once."""
     given = ", ".join(map(str, spread)) or "none"
     if not spread or any(not 0 < value < math.inf for value in spread):
         raise UsageError(f"{name} must be positive and finite, got {given}")
     if len(set(spread)) < len(spread):
-        raise UsageError(f"each {name} may be given once, got {given}")
+        raise UsageError(f"each {each} may be given once, got {given}")
 
 
 @dataclass(frozen=True)
@@ -41,15 +53,20 @@ class Smoothing(Settings):
         "unit", "What makes |g| <= M hold: unit (g/|g|), clip:Q (at the Q-quantile of a pilot), clip-at:M.", SMOOTHING,
     )  # fmt: skip
     rule: str = setting(
-        "tight", "From length to cosine; published is false and for comparison only.", SMOOTHING, choices=lambda: tuple(RULES),
+        "auto",
+        "From what the draws show to a cosine: auto takes the better of moments (which knows their variance) and tight; published is "
+        "false and for comparison only.",
+        SMOOTHING, choices=lambda: tuple(RULES),
     )  # fmt: skip
     confidence: str = setting(
         "betting", f"How the length is bounded from below; {CLT} is the paper's, not a confidence bound.",
         SMOOTHING, choices=lambda: (*CONFIDENCES, CLT),
     )  # fmt: skip
-    samples: int = setting(
-        1000, "Draws of the noise, 50 at least.", SMOOTHING, flags=("--samples", "--samples-max"), least=50, basic=True
-    )
+    samples: int | str = setting(
+        2000,
+        f"Draws of the noise, {LEAST} at least; or auto: until twice as many reach less than {WORTH:.0%} farther, {MOST:,} at most.",
+        SMOOTHING, read=_draws, flags=("--samples", "--samples-max"), least=LEAST, basic=True,
+    )  # fmt: skip
     stop_when: str = setting(
         "never", "Stop drawing once --min-cosine is certified or out of reach.", SMOOTHING, choices=("never", "certified"),
     )  # fmt: skip
@@ -57,13 +74,33 @@ class Smoothing(Settings):
         False, "--failure for all samples and radii together (a union bound), not for each.", SMOOTHING
     )
 
+    @property
+    def covariance(self) -> bool:
+        """Whether the variance of the draws is bounded too."""
+        return RULES.make(self.rule).covariance
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        """The numbers of draws at which a sample may stop, fixed before any is drawn; the last is the most."""
+        if isinstance(self.samples, str):
+            return tuple(FIRST_LOOK * 2**j for j in range(round(math.log2(MOST / FIRST_LOOK)) + 1))
+        if self.stop_when == "never":
+            return (self.samples,)
+        steps = range(max(0, math.ceil(2 * math.log2(self.samples / EARLIEST))))
+        return (*dict.fromkeys(CHUNK * round(EARLIEST * 2 ** (j / 2) / CHUNK) for j in steps), self.samples)
+
     def check(self) -> None:
+        if not isinstance(self.samples, str | int):
+            raise UsageError(f"--samples must be a whole number or {AUTO}, got {self.samples}")
         parse_bounding(self.bounded)
         for T in self.min_cosine:
             if not 0 < T < 1:
                 raise UsageError(f"--min-cosine must lie strictly between 0 and 1, got {T:g}")
-        if self.stop_when == "certified" and self.confidence != "betting":
-            raise UsageError(f"--stop-when certified goes with --confidence betting alone, got {self.confidence}")
+        if len(self.looks) > 1 and self.confidence != "betting":
+            how = "--stop-when certified" if self.stop_when == "certified" else f"--samples {AUTO}"
+            raise UsageError(f"{how} goes with --confidence betting alone, got {self.confidence}")
+        if isinstance(self.samples, str) and self.rule == "published":
+            raise UsageError(f"--samples {AUTO} needs a rule that certifies, got --rule published")
         if self.bounded == "sample-max" and self.rule != "published":
             raise UsageError(
                 f"the largest |g| of a sample is no bound: --bounded sample-max goes with --rule published, got {self.rule}"
@@ -95,8 +132,32 @@ class Spreads(Settings):
         if given is not None and BEST in given:
             raise UsageError(f"--{name} takes numbers, or best alone, got {', '.join(map(str, given))}")
         spread = (default_of(Averaging, name),) if given is None else tuple(map(float, given))
-        check_spread(spread, f"--{name}")
+        check_spread(spread, f"--{name}", name)
         return spread, False
+
+
+@dataclass(frozen=True)
+class Pixels(Settings):
+    """Which pixels are certified."""
+
+    certify_pixels: float | None = setting(
+        None, "Certify pixel by pixel which stay among the largest, e.g. 10%, and which stay outside; gaussian noise.", SMOOTHING,
+        read=parse_share, metavar="<share>", basic=True,
+    )  # fmt: skip
+    pixel_level: float = setting(
+        0.75,
+        "With --certify-pixels: a certified pixel is on its side in more than this share of the noise. A higher level certifies fewer "
+        "pixels, within a larger radius.", SMOOTHING, least=0.5,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        if self.certify_pixels is not None and not 0 < self.certify_pixels < 1:
+            raise UsageError(
+                f"--certify-pixels must lie strictly between 0 and 1, got {self.certify_pixels:g}",
+                hint="e.g. 10% or 0.1: the largest tenth of the pixels",
+            )
+        if not self.pixel_level < 1:
+            raise UsageError(f"--pixel-level must be from 0.5 to below 1, got {self.pixel_level:g}")
 
 
 @dataclass(frozen=True)
@@ -119,7 +180,7 @@ class Grid(Settings):
         if self.radii and self.max_radius is not None:
             raise UsageError("--max-radius makes a grid where there are no --radii: give one of them")
         if self.radii:
-            check_spread(self.radii, "--radii")
+            check_spread(self.radii, "--radii", "radius")
 
     def of(self, noise: str) -> tuple[float, ...]:
         """The radii of uniform noise, or the sigmas of Gaussian noise, from the smallest."""

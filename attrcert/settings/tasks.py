@@ -9,7 +9,7 @@ from attrcert.columns import COLUMNS, Cell, Column, attack_columns
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
 from attrcert.settings.attacking import Attacking
-from attrcert.settings.bounding import Theorems, Thresholds
+from attrcert.settings.bounding import Largest, Theorems, Thresholds
 from attrcert.settings.declared import Setting, Settings, declared, option, taken
 from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation
 from attrcert.vocabulary import NormKind
@@ -80,14 +80,18 @@ class Task:
         return False
 
     @property
+    def evaluations(self) -> int:
+        """How often the attribution of a sample is computed, at least."""
+        return 1
+
+    @property
     def forms_matrices(self) -> bool:
         """Whether d x d matrices are formed, which can take long."""
         return False
 
-    @property
-    def averaging(self) -> str:
-        """What is said of an average over noise."""
-        return ""
+    def about(self, classes: str) -> str:
+        """What is explained, of the class that these words name."""
+        return f"{self.label} of {classes}"
 
     @property
     def explained(self) -> set[str]:
@@ -96,9 +100,21 @@ class Task:
 
     @property
     def idle(self) -> dict[str, str]:
-        """Settings that have no effect as the others are, and what they are for."""
+        """Settings, also of the model and of the computation, that have no effect as the others are, and what they are for."""
         integrated = "integrated-gradients"
-        return {} if integrated in self.explained else dict.fromkeys(("ig_steps", "quadrature", "baseline"), integrated)
+        return {
+            **(
+                {}
+                if integrated in self.explained
+                else dict.fromkeys(("ig_steps", "quadrature", "baseline"), integrated)
+            ),
+            **(
+                {}
+                if self.differentiates_twice
+                else {"softplus_beta": "bounds that need a Hessian, and here the network runs as it is"}
+            ),
+            **({} if self.forms_matrices else {"max_hours": "--norm linf --linf-method row-sums"}),
+        }
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
@@ -135,6 +151,7 @@ class BoundConfig(Task):
 
     noise: Averaging
     bounding: Theorems
+    largest: Largest
 
     command: ClassVar[str] = "bound"
     work: ClassVar[str] = "attrcert.running.evaluating.bounding:Bounds"
@@ -167,6 +184,9 @@ class BoundConfig(Task):
         unused = super().idle
         if not self.explained & set(SMOOTHED):
             unused |= dict.fromkeys(declared(Averaging), " and ".join(SMOOTHED))
+        unused |= {spread: name for name, spread in SMOOTHED.items() if name not in self.explained}
+        if self.bounding.label_constraint == "off":
+            unused["margin_classes"] = "--label-constraint check and tighten"
         return unused | ({} if self.perturbation.norm == "linf" else {"linf_method": "--norm linf"})
 
     @property
@@ -179,7 +199,8 @@ class BoundConfig(Task):
 
     @property
     def forms_matrices(self) -> bool:
-        return self.perturbation.delta_norm.kind is NormKind.LINF and "row-sums" in self.bounding.linf_method
+        linf = self.perturbation.delta_norm.kind is NormKind.LINF
+        return self.differentiates_twice and linf and "row-sums" in self.bounding.linf_method
 
 
 @dataclass(frozen=True, init=False)
@@ -204,7 +225,12 @@ class AttackConfig(BoundConfig):
     @property
     def idle(self) -> dict[str, str]:
         aimed = dict.fromkeys(("target_map", "map_weight", "output_weight"), "--attack manipulate")
-        return super().idle | ({} if "manipulate" in self.attacking.attack else aimed)
+        stepping = dict.fromkeys(("steps", "step_size", "restarts"), "attacks other than random")
+        return {
+            **super().idle,
+            **({} if "manipulate" in self.attacking.attack else aimed),
+            **(stepping if self.attacking.attack == ("random",) else {}),
+        }
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:

@@ -11,6 +11,7 @@ depends on the past alone.
 The plug-in |mean X_i| is biased upwards and bounds nothing.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, log, sqrt
 from typing import Protocol
@@ -27,15 +28,15 @@ BISECTIONS = 60
 
 @dataclass(frozen=True)
 class Projections:
-    """Of one sample: `pilot` and `later` projections in their order, |mean of all X|, M, the number of bets planned for, and how
-    many X there were.
+    """Of one sample: `pilot` and `later` projections in their order, |mean of all X|, M, for how many bets each of all that may come is
+    planned, and how many X there were.
     """
 
     pilot: Float64[ndarray, " pilot"]
     later: Float64[ndarray, " later"]
     mean_norm: float
     M: float
-    horizon: int
+    horizons: Float64[ndarray, " most"]
     total: int
 
     def continued(self, draws: int) -> "Projections":
@@ -72,7 +73,7 @@ class Betting:
         bets = lambdas(
             Z,
             q,
-            horizon=max(seen.horizon, 1),
+            horizons=seen.horizons[: len(Z)],
             mean=mean,
             variance=max(variance, LEAST_VARIANCE),
             weight=max(1.0, min(len(prior), PRIOR_WEIGHT)),
@@ -81,14 +82,20 @@ class Betting:
 
 
 def lambdas(
-    Z: Float64[ndarray, " n"], q: float, *, horizon: int, mean: float, variance: float, weight: float
+    Z: Float64[ndarray, " n"],
+    q: float,
+    *,
+    horizons: Float64[ndarray, " n"],
+    mean: float,
+    variance: float,
+    weight: float,
 ) -> Float64[ndarray, " n"]:
     """The bets: sqrt(2 ln(1/q) / (horizon s^2)), s^2 the variance that the prior and the earlier Z give."""
     t = np.arange(1, len(Z) + 1)
     means = (weight * mean + np.cumsum(Z)) / (weight + t)
     spread = (weight * variance + np.cumsum((Z - means) ** 2)) / (weight + t)
     before = np.concatenate([[variance], spread[:-1]])
-    return np.sqrt(2 * log(1 / q) / (horizon * before))
+    return np.sqrt(2 * log(1 / q) / (horizons * before))
 
 
 def largest_mean(Z: Float64[ndarray, " n"], bets: Float64[ndarray, " n"], q: float, *, cap: float) -> float:
@@ -130,6 +137,13 @@ class McDiarmid:
         N, M = seen.total, seen.M
         L = seen.mean_norm - M * sqrt(2 * log(1 / q) / N) if N else 0.0
         return sqrt(max(0.0, L * L - M * M / N) / (1 - 1 / N)) if L > 0 and N > 1 else 0.0
+
+
+def bets_planned(looks: Sequence[int], pilot: int, piloted: int) -> Float64[ndarray, " most"]:
+    """For each draw after the first `piloted`: the bets until the look that it comes before, of a pilot that was to have `pilot` draws."""
+    draws = np.arange(piloted + 1, max(looks[-1], piloted) + 1)
+    ends = np.array(looks)[np.minimum(np.searchsorted(looks, draws), len(looks) - 1)]
+    return np.maximum(1.0, ends - float(pilot))
 
 
 def pilot_size(draws: int) -> int:

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from attrcert.cli.options import shown
-from attrcert.columns import COLUMNS, INVERSE, SMOOTH
+from attrcert.columns import COLUMNS, DEVIATION_ALLOWED, INVERSE, SMOOTH
 from attrcert.settings.commands import COMMANDS
 
 README = Path(__file__).parents[2] / "README.md"
@@ -22,7 +22,7 @@ def options(command: str, *wanted: str) -> list[tuple[str, str]]:
 
 
 def columns(command: str) -> list[tuple[str, str]]:
-    own = INVERSE + SMOOTH if command == "certify" else COLUMNS[command]
+    own = (*INVERSE, DEVIATION_ALLOWED, *SMOOTH) if command == "certify" else COLUMNS[command]
     return [(f"`{column.name}`", column.meaning) for column in own]
 
 

@@ -8,6 +8,9 @@ import mpmath as mp
 import numpy as np
 from numpy import ndarray
 from scipy.optimize import minimize
+from torch import Tensor
+
+from attrcert.attributions.bounded import Bounding, length
 
 DIGITS = 40
 
@@ -22,6 +25,11 @@ def uniform_tau(eps: float, radius: float, d: int) -> "mp.mpf":
 def gaussian_tau(eps: float, sigma: float) -> "mp.mpf":
     with mp.workdps(DIGITS):
         return mp.erf(mp.mpf(eps) / (2 * mp.sqrt(2) * mp.mpf(sigma)))
+
+
+def bounded(bounding: Bounding, g: Tensor, M: Tensor) -> Tensor:
+    """Vectors times the factors of their lengths, in double precision."""
+    return bounding.factor(length(g)[:, :, 0], M)[:, :, None] * g.double()
 
 
 def cosine(a: ndarray, b: ndarray) -> float:

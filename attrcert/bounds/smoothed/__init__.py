@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING
 from attrcert.registry import Family
 
 if TYPE_CHECKING:
-    from attrcert.bounds.smoothed.cosine_bounds import CosineRule
+    from attrcert.bounds.smoothed.averaged import CosineRule
 
 RULES: "Family[CosineRule]" = Family(
     "rule",
     {
+        "auto": "attrcert.bounds.smoothed.covariance_rule:Best",
+        "moments": "attrcert.bounds.smoothed.covariance_rule:Moments",
         "tight": "attrcert.bounds.smoothed.cosine_bounds:Tight",
         "tangent": "attrcert.bounds.smoothed.cosine_bounds:Tangent",
         "published": "attrcert.bounds.smoothed.cosine_bounds:Published",

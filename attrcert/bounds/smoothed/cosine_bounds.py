@@ -15,33 +15,44 @@ Departures: the published cosine, C / sqrt(C^2 + (2 M tau)^2), minimises at a ri
 and is false: a network of four ReLUs breaks it. It is here for comparison, and is never called a certificate.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import sqrt
-from typing import Protocol
+from typing import ClassVar
 
+from attrcert.bounds.smoothed.averaged import Averaged
 from attrcert.vocabulary import Guarantee
 
 BELOW = 1e-12  # relative, towards the weaker claim
 ULPS = 1e-15  # relative: more than the roundings of a product of a few factors
 
 
-class CosineRule(Protocol):
+class ByOverlap(ABC):
     """A lower bound of the cosine from c = C/M and tau, and the largest tau that a threshold T in (0, 1) allows."""
 
-    @property
-    def guarantee(self) -> Guarantee: ...
-    def cosine(self, c: float, tau: float) -> float | None: ...
+    covariance: ClassVar[bool] = False
+
+    @abstractmethod
+    def cosine(self, c: float, tau: float) -> float | None:
+        """None where nothing follows."""
+
+    @abstractmethod
     def largest_tau(self, c: float, T: float) -> float: ...
+
+    def kept(self, known: Averaged, eps: float) -> float | None:
+        return self.cosine(known.c, known.noise.tau(eps, known.d))
+
+    def reach(self, known: Averaged, T: float) -> float:
+        return known.noise.eps(self.largest_tau(known.c, T), known.d)
 
 
 @dataclass(frozen=True)
-class Tight:
+class Tight(ByOverlap):
     """The largest angle that c and tau allow: valid, and attained by some bounded attribution."""
 
     guarantee: Guarantee = Guarantee.CONFIDENCE
 
     def cosine(self, c: float, tau: float) -> float | None:
-        """None where nothing follows."""
         if c <= 2 * tau:
             return None
         if _far(c, tau):
@@ -64,7 +75,7 @@ class Tight:
 
 
 @dataclass(frozen=True)
-class Tangent:
+class Tangent(ByOverlap):
     """sqrt(1 - (2 tau / c)^2): valid, and up to twice the angle of `tight`."""
 
     guarantee: Guarantee = Guarantee.CONFIDENCE
@@ -77,7 +88,7 @@ class Tangent:
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(ByOverlap):
     """c / sqrt(c^2 + (2 tau)^2): false, for comparison only. Not a certificate."""
 
     guarantee: Guarantee = Guarantee.EMPIRICAL

@@ -11,20 +11,20 @@ Only the attribution itself is evaluated, nothing is differentiated twice: ReLU 
 Departures: the paper plugs |mean| in for |h| and a maximum over samples for M; neither is a bound. Both hold by construction here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import sqrt
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from attrcert.attributions.bounded import Bounding, unit
+from attrcert.attributions.bounded import Bounding, unit, weighed
+from attrcert.bounds.smoothed.scatter import Scatter
 from attrcert.draws import Draws
-from attrcert.statistics.confidence import Projections, pilot_size
+from attrcert.statistics.confidence import Projections, bets_planned, pilot_size
 from attrcert.statistics.generalised_chi_square import quantile
 
-CHUNK = 25  # draws between two updates of the direction
 PROJECTION_ROUNDING = {
     torch.float64: 1e-12,
     torch.float32: 1e-6,
@@ -44,56 +44,73 @@ def unit_noise(
 
 
 class Estimate:
-    """What the draws of some samples at one radius have shown so far, summed and projected in double precision."""
+    """What the draws of some samples at one radius have shown so far, summed and projected in double precision.
+
+    With `rows` it also keeps, or sketches, that many draws less the pilot's mean, for the variance; with `errors` it knows the standard
+    error of each entry.
+    """
 
     def __init__(
         self,
         bounding: Bounding,
         M: Float[Tensor, " b"],
-        horizon: int,
+        looks: Sequence[int],
         *,
         fixed_direction: bool,
         like: Float[Tensor, "b n"],
+        rows: int = 0,
+        errors: bool = False,
     ) -> None:
-        self._bounding, self._horizon, self._fixed = bounding, horizon, fixed_direction
-        self._pilot = pilot_size(horizon)
+        self._bounding, self._looks, self._fixed, self._errors = bounding, tuple(looks), fixed_direction, errors
+        self._pilot = pilot_size(looks[0])
         self.M = M
         self.total = torch.zeros_like(like, dtype=torch.float64)
         self.squares = torch.zeros_like(like, dtype=torch.float64)
         self.direction = torch.zeros_like(like, dtype=torch.float64)
+        self.centre = torch.zeros_like(like, dtype=torch.float64)
         self.largest = torch.zeros_like(M, dtype=torch.float64)
         self.count = 0
         # in one piece from the start: small tensors that stay between large ones that go would fragment the memory
-        self._projected = self.total.new_zeros(len(like), horizon)
-        self._first = self._piloted = 0  # draws before there was a direction, and before the bets
+        self._projected = self.total.new_zeros(len(like), looks[-1])
+        self._first = self.piloted = 0  # draws before there was a direction, and before the bets
+        self.scatter = Scatter(like.shape[0], like.shape[1], rows, device=like.device) if rows else None
 
     def add(self, g: Float[Tensor, "b m n"]) -> None:
         """The attributions at m more draws; those that are not finite count as 0, which is bounded like any other."""
-        finite = g.isfinite().all(dim=2, keepdim=True)
-        X = self._bounding(torch.where(finite, g, 0.0), self.M)
-        projected = torch.einsum("bmn,bn->bm", X, self.direction)
+        X, weights = self._bounded(g)
         limit = self.M.double()[:, None]
-        clamped = torch.minimum(torch.maximum(projected, -limit), limit)
+        projected = torch.bmm(self.direction[:, None], X.mT)[:, 0] * weights
         piloting = self.count < self._pilot
-        self._projected[:, self.count : self.count + X.shape[1]] = clamped
+        self._projected[:, self.count : self.count + X.shape[1]] = torch.minimum(
+            torch.maximum(projected, -limit), limit
+        )
         self.count += X.shape[1]
         self._first = self._first or self.count
-        self._piloted = self.count if piloting else self._piloted
-        self.total += X.sum(dim=1)
-        self.squares += X.square().sum(dim=1)
-        self.largest = torch.maximum(self.largest, X.norm(dim=2).amax(dim=1))
+        self.total += torch.bmm(weights[:, None], X)[:, 0]
+        if self._errors:
+            self.squares += torch.bmm(weights[:, None].square(), X.square())[:, 0]
+        if piloting:
+            self.piloted, self.centre = self.count, self.mean
+        elif self.scatter is not None:
+            self.scatter.add((X * (weights / limit)[:, :, None] - (self.centre / limit)[:, None]).float())
         if piloting or not self._fixed:
             self.direction = unit(self.total)
+
+    def _bounded(self, g: Float[Tensor, "b m n"]) -> tuple[Float64[Tensor, "b m n"], Float64[Tensor, "b m"]]:
+        """Vectors and what they are to be taken times to be bounded by M."""
+        X, weights, sizes = weighed(g, self._bounding, self.M)
+        self.largest = torch.maximum(self.largest, (weights * sizes).amax(dim=1))
+        return X, weights
 
     def projections(self) -> list[Projections]:
         """Of each sample, for a confidence bound."""
         b = len(self.M)
         projected = self._projected.cpu().numpy()
-        pilot, later = projected[:, self._first : self._piloted], projected[:, self._piloted : self.count]
-        norms = (self.total / max(self.count, 1)).norm(dim=1).tolist()
+        pilot, later = projected[:, self._first : self.piloted], projected[:, self.piloted : self.count]
+        norms = self.mean.norm(dim=1).tolist()
         limits = self.M.double().tolist()
-        bets = max(1, self._horizon - self._pilot)
-        return [Projections(pilot[i], later[i], norms[i], limits[i], bets, self.count) for i in range(b)]
+        horizons = bets_planned(self._looks, self._pilot, self.piloted)
+        return [Projections(pilot[i], later[i], norms[i], limits[i], horizons, self.count) for i in range(b)]
 
     @property
     def mean(self) -> Float[Tensor, "b n"]:
@@ -109,8 +126,10 @@ class Estimate:
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         """Go on with some of the samples."""
         self.M, self.total, self.squares = self.M[keep], self.total[keep], self.squares[keep]
-        self.direction, self.largest = self.direction[keep], self.largest[keep]
+        self.direction, self.largest, self.centre = self.direction[keep], self.largest[keep], self.centre[keep]
         self._projected = self._projected[keep]
+        if self.scatter is not None:
+            self.scatter.select(keep)
 
 
 def lower_length(

@@ -51,6 +51,8 @@ class Gate:
             raise UsageError("--max-regression needs --baseline", hint="the CSV of the run that must not be undercut")
         if self.baseline and not self.max_regression:
             raise UsageError("--baseline needs --max-regression", hint='e.g. --max-regression "mean(T_c_deg) 5%"')
+        if self.allow_mismatch and not self.baseline:
+            raise UsageError("--allow-mismatch needs --baseline", hint="it says in what the compared runs may differ")
         if self.min_samples < 1:
             raise UsageError(f"min-samples must be at least 1, got {self.min_samples}")
         if not 0 <= self.max_incomplete <= 1:

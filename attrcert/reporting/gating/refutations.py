@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from attrcert.columns import DEGREES, Cell, Column, declared, guarantees, verdicts
-from attrcert.columns.bound import MOVED, TURNED
+from attrcert.columns import ATTACKING, DEGREES, TURNED, Cell, Column, declared, guarantees, verdicts
+from attrcert.columns.bound import MOVED
 from attrcert.reporting.gating.baselines import IMAGES
 from attrcert.reporting.gating.comparisons import SAME
 from attrcert.reporting.gating.rules import Figure
 from attrcert.reporting.gating.selections import Selection, statistic
 from attrcert.saved.runfiles import RunTable
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import COSINE, Guarantee
 
 THRESHOLD = "threshold"  # what a figure bounds that is the size of a ball
 # what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
@@ -93,15 +93,17 @@ class _Reached:
 
 def evidence() -> set[str]:
     """The columns that are read beside the judged ones."""
-    told = {name for column in declared() for name in (column.bounds, column.judges and column.name) if name}
-    return {*told, "T_hat_floor", "g_norm", "label", "predicted", "target"}
+    told = {
+        name for column in declared() for name in (column.bounds, column.follows, column.judges and column.name) if name
+    }
+    return {*told, "T_hat_floor", "g_norm", "label", "predicted", "target", "noise"}
 
 
 class Evidence:
     """What the attacks in some runs reached."""
 
     def __init__(self, tables: Iterable[RunTable]) -> None:
-        self.tables = [_Attacks(table) for table in tables if table.command == "attack"]
+        self.tables = [_Attacks(table) for table in tables if table.command in ATTACKING]
 
     def against(self, figure: Figure, selection: Selection, table: RunTable) -> tuple[Refutation, ...]:
         """Of each column that a figure's numbers come from, if any of its samples was refuted."""
@@ -125,20 +127,26 @@ class _Attacks:
             moved, turned, size, length, floor = (
                 _number(self.table, name, place) for name in (MOVED, TURNED, "eps", "g_norm", "T_hat_floor")
             )
-            if moved is None or size is None or not self._comparable(place):
+            if (turned if self._smoothed else moved) is None or size is None or not self._comparable(place):
                 continue
+            rounding = floor / length if floor and length else usual
             one = _Reached(
                 source=self.table.name,
                 attack=str(_cell(self.table, "attack", place) or "attack"),
                 size=size,
                 place=place,
-                moved=moved,
+                moved=moved or 0.0,
                 turned=turned or 0.0,
-                rounding=floor / length if floor and length else usual,
+                rounding=0.0 if self._smoothed else rounding,  # less than the errors that were taken off
                 length=length or 0.0,
             )
             found.setdefault(int(index or 0), []).append(one)
         return found
+
+    @property
+    def _smoothed(self) -> bool:
+        """Whether it turned smoothed maps; no more is known of them."""
+        return self.table.command != "attack"
 
     @cached_property
     def _verdicts(self) -> Sequence[Cell] | None:
@@ -147,6 +155,8 @@ class _Attacks:
         return next((self.table.cells[name] for name in always if name in self.table.cells), None)
 
     def _comparable(self, place: int) -> bool:
+        if self._smoothed:
+            return True
         if self._verdicts is not None:
             return self._verdicts[place] is not None
         return self.table.identity.get("measure_on") == "twin"
@@ -183,7 +193,7 @@ def _same_map(one: RunTable, here: int, other: RunTable, there: int) -> bool:
     the model is the same, classes and |g| do.
     """
     known = _known(one, other)
-    for name in ("attribution", "norm", "target", *(() if known else ("predicted", "label"))):
+    for name in ("attribution", "norm", "target", "noise", "radius", *(() if known else ("predicted", "label"))):
         ours, theirs = _cell(one, name, here), _cell(other, name, there)
         if ours is not None and theirs is not None and ours != theirs:
             return False
@@ -209,21 +219,36 @@ def _claim(table: RunTable, column: Column, place: int) -> _Claim | None:
     if column.bounds == THRESHOLD:
         kind, threshold = _cell(table, "threshold_kind", place), _number(table, THRESHOLD, place) or 0.0
         if kind == "cosine-distance":
-            kind, threshold = "angle", math.degrees(math.acos(1 - min(max(threshold, 0.0), 2.0)))
+            kind, threshold = "angle", _angle(1 - threshold)
+        if kind == COSINE:
+            kind, threshold = "angle", _angle(threshold)
+        if kind == "top-k":
+            kind, threshold = "deviation", _number(table, "deviation_allowed", place) or math.inf
         return _Claim(index, figure, kind == "angle", threshold) if kind in ("angle", "deviation") else None
     size = _number(table, "eps", place)
-    return None if size is None else _Claim(index, size, column.unit == DEGREES, figure)
+    limit = _angle(figure) if _is_cosine(column) else figure
+    return None if size is None else _Claim(index, size, column.bounds == TURNED, limit)
+
+
+def _is_cosine(column: Column) -> bool:
+    """Whether it bounds an angle by its cosine."""
+    return column.bounds == TURNED and column.unit != DEGREES
+
+
+def _angle(cosine: float) -> float:
+    return math.degrees(math.acos(min(max(cosine, -1.0), 1.0)))
 
 
 def _refutation(
     figure: Figure, name: str, selection: Selection, table: RunTable, attacks: Sequence[_Attacks]
 ) -> Refutation | None:
     column = table.column(name)
-    if column is None or not column.bounds:
+    claimed = column if column is None or column.bounds else table.column(column.follows)
+    if column is None or claimed is None or not claimed.bounds:
         return None
     beaten: dict[int, tuple[float, _Claim, _Reached]] = {}  # by place in the selection
     for number, place in enumerate(selection.places):
-        if claim := _claim(table, column, place):
+        if claim := _claim(table, claimed, place):
             hits = [(one.excess(claim), claim, one) for part in attacks for one in part.on(table, place, claim)]
             most = max(hits, key=lambda hit: hit[0], default=None)
             if most is not None and most[0] > 0:
@@ -235,7 +260,7 @@ def _refutation(
     told = guarantees(name, table.command, table.cells.get("guarantee", ()))
     return Refutation(
         column=name,
-        claim=name if column.bounds != THRESHOLD else f"the threshold within {name}",
+        claim=_told(column, claimed),
         run=table.name,
         samples=len(beaten),
         judged=len(selection),
@@ -251,12 +276,18 @@ def _refutation(
     )
 
 
+def _told(column: Column, claimed: Column) -> str:
+    if claimed is not column:
+        return f"{claimed.name}, from which {column.name} follows,"
+    return column.name if column.bounds != THRESHOLD else f"the threshold within {column.name}"
+
+
 def _put_in(figure: Figure, column: Column, selection: Selection, reached: Mapping[int, float]) -> float | None:
     """The statistic with what attacks reached in place of what they exceeded."""
-    if figure.column is None or column.bounds == THRESHOLD:
+    if figure.column is None or column.bounds in ("", THRESHOLD):
         return None
     values = selection.values.copy()
-    values[list(reached)] = list(reached.values())
+    values[list(reached)] = [math.cos(math.radians(one)) if _is_cosine(column) else one for one in reached.values()]
     value = statistic(figure, values)
     return value if np.isfinite(value) else None
 

@@ -17,20 +17,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TypeVar
 
+from attrcert import vocabulary
 from attrcert.columns import DEGREES, unit_of
 from attrcert.errors import UsageError
 from attrcert.foreign import printable
-from attrcert.vocabulary import did_you_mean
+from attrcert.vocabulary import COSINE, did_you_mean
 
 NUMERIC = ("mean", "median", "min", "max", "std")
 COUNTING = ("fraction", "count")
 COMPARATORS = ("<=", ">=", "==", "!=", "<", ">", "=")
-THRESHOLDS = {  # names of options that rows write as threshold_kind and threshold
-    "min_cosine": "cosine",
-    "max_angle": "angle",
-    "max_deviation": "deviation",
-    "max_cosine_distance": "cosine-distance",
-}
+# names of options that rows write as threshold_kind and threshold
+THRESHOLDS = {"min_cosine": COSINE, **{name: kind for kind, (name, _) in vocabulary.THRESHOLDS.items()}}
 T = TypeVar("T")
 _TOKENS = re.compile(
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?:/\d+)?%?)"

@@ -240,7 +240,7 @@ def _elsewhere(name: str, columns: Collection[str]) -> str:
     """Where a column is that these files have not."""
     commands = [command for command in COLUMNS if column_named(name, command)]
     if commands:
-        named = {"certify": "--smooth"}
+        named = {"certify": "--smooth", "attack-smooth": "`attrcert attack --smooth`"}
         return f"it is a column of {' and '.join(named.get(command, f'`attrcert {command}`') for command in commands)}"
     return did_you_mean(name, {*columns, *THRESHOLDS}, f"there are {', '.join(sorted(columns))}")
 

@@ -13,7 +13,7 @@ from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.gating.rules import parse_figure
 from attrcert.reporting.gating.selections import select_present, statistic
 from attrcert.reporting.pages.figures import plots
-from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians
+from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians, pixel_galleries
 from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
@@ -21,6 +21,7 @@ from attrcert.reporting.summaries.statistics import grouped
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
+from attrcert.saved.map_files import read_maps
 from attrcert.saved.runfiles import RunTable, read_table
 from attrcert.vocabulary import Guarantee, Status
 
@@ -32,7 +33,12 @@ PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.FIRST_ORDER: "T_e and T_c bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
     Guarantee.EMPIRICAL: "T_hat figures are what an attack reached: the true worst case is at least that.",
 }
-FAULTS = {"bound": Status.VACUOUS, "attack": Status.VACUOUS, "certify": Status.ABSTAINED}  # that runs are compared by
+FAULTS = {  # that runs are compared by
+    "bound": Status.VACUOUS,
+    "attack": Status.VACUOUS,
+    "certify": Status.ABSTAINED,
+    "attack-smooth": Status.VACUOUS,
+}
 
 
 @dataclass(frozen=True)
@@ -221,6 +227,12 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
             continue
         try:
             shown += galleries(run.name, run.rows, Arrays(path, DELTAS), each, run.classes)
+        except UsageError as error:
+            missing.append(f"{run.name}: no pictures: {error.message}")
+    for run in (run for run in runs if run.table.command == "pixels"):
+        try:
+            maps = read_maps(run.path.parent / str(run.manifest.get("maps")))
+            shown += pixel_galleries(run.name, run.rows, maps, each, run.classes)
         except UsageError as error:
             missing.append(f"{run.name}: no pictures: {error.message}")
     for run in runs:

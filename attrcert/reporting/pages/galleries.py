@@ -1,8 +1,8 @@
-"""Pictures of samples: input, attribution, what an attack made of them; and Jacobians as heatmaps. From saved arrays alone."""
+"""Pictures of samples: input, attribution, what an attack made of them or is certified of them; and Jacobians. From saved arrays alone."""
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +10,12 @@ import numpy as np
 
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
-from attrcert.pictures import LARGEST, coloured, grey_or_colour, png
-from attrcert.reporting.pages.worst import cell_text, worst_rows
+from attrcert.pictures import LARGEST, coloured, grey_or_colour, png, sided
+from attrcert.reporting.pages.worst import badness, cell_text, worst_rows
 from attrcert.reporting.summaries.statistics import grouped
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import delta_key, input_key, jacobian_key, map_key, moved_map_key
-from attrcert.vocabulary import round_down
+from attrcert.vocabulary import Side, round_down
 
 POWER_STEPS = 100
 
@@ -120,6 +120,49 @@ def _named(label: Cell, classes: Sequence[str]) -> str:
 def _picture(label: str, rgb: np.ndarray, title: str = "") -> Picture:
     uri = "data:image/png;base64," + base64.b64encode(png(rgb)).decode()
     return Picture(label, uri, title or label)
+
+
+def pixel_galleries(
+    name: str, rows: Sequence[Row], maps: Mapping[str, np.ndarray], each: int, classes: Sequence[str]
+) -> tuple[Gallery, ...]:
+    """The samples of whose largest pixels the least and the most are certified."""
+    if "pixel_side" not in maps:
+        raise UsageError("the file of maps has no certified pixels")
+    places = {int(index): place for place, index in enumerate(maps["index"])}
+    having = [row for row in rows if row["index"] in places and "pixels_share" in row]
+    order = sorted(having, key=lambda row: badness(row, "pixels_share", "pixels"), reverse=True)
+    note = (
+        "Certified pixels: orange stays among the largest, blue stays outside, grey is not certified. Map: red speaks for the class, blue "
+        "against it, white is 0; channels are summed."
+    )
+    return tuple(
+        Gallery(
+            f"{name}: {word}", "" if number else note, tuple(_pixel_card(row, places, maps, classes) for row in picked)
+        )
+        for number, (word, picked) in enumerate(
+            [("certified least", order[:each]), ("certified most", order[each:][::-1][:each])]
+        )
+        if picked
+    )
+
+
+def _pixel_card(row: Row, places: Mapping[int, int], maps: Mapping[str, np.ndarray], classes: Sequence[str]) -> Card:
+    place = places[int(row["index"] or 0)]
+    image, heat, side = (maps[part][place] for part in ("image", "map", "pixel_side"))
+    counted = {"pixels_top": Side.TOP, "pixels_not": Side.NOT_TOP, "pixels_abstained": Side.ABSTAINED}
+    if image.shape != heat.shape or image.shape[1:] != side.shape or image.ndim != 3:
+        raise UsageError(f"the arrays of sample {row['index']} have different shapes")
+    if any((side == one).sum() != row.get(column) for column, one in counted.items()):
+        raise UsageError(f"they are of another run: sample {row['index']} has other counts of pixels in its row")
+    return Card(
+        title=f"sample {row['index']}{_class(row, classes)}",
+        figures=tuple((column, cell_text(column, row[column], "pixels")) for column in ("pixels_share", *counted)),
+        pictures=(
+            _picture("input", grey_or_colour(image)),
+            _picture("smoothed map", coloured(heat.sum(axis=0))),
+            _picture("certified pixels", sided(side)),
+        ),
+    )
 
 
 def jacobians(name: str, rows: Sequence[Row], arrays: Arrays) -> Gallery | None:

@@ -2,21 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from attrcert.columns import Row
+from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
-from attrcert.reporting.summaries.statistics import LowStatistic, figures, number
+from attrcert.reporting.summaries.statistics import LowStatistic, figures, mean, number
 from attrcert.reporting.tables.text_table import TextTable, plain, told
-from attrcert.vocabulary import Guarantee, Status, round_down, round_up
+from attrcert.vocabulary import THRESHOLDS, Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
     "everywhere: the threshold is kept at the largest eps that was tested, the largest distance of two images; "
     "eps_max is that distance."
 )
-CERTIFIED = (
-    "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise; "
-    "C/M is the share of its largest possible length that was certified."
-)
+CERTIFIED = "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise"
+SHARE = "C/M is the share of its largest possible length that was certified"
 FALSE = (
     "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds: "
     f"{Guarantee.EMPIRICAL}, for comparison only."
@@ -25,6 +23,7 @@ BIASED = (
     f"The paper's clt interval is not a confidence bound, being centred at an estimate that is too long: {Guarantee.EMPIRICAL}, "
     "for comparison only."
 )
+WORTH_TELLING = 1.02
 Columns = dict[str, Callable[[CaseSummary], str]]
 Parts = tuple[str, Columns, Iterable[str]]  # of a table: what it claims, its columns, the notes of its own
 LENGTH: Columns = {"C/M": lambda part: told(part.ratio, round_down, 3)}
@@ -42,7 +41,7 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
         summarise_cases(rows),
         {
             "threshold": lambda part: str(part.case["threshold_kind"]),
-            "at most": lambda part: f"{number(part.case['threshold']):g}",
+            "limit": lambda part: f"{_sign(part.case['threshold_kind'])} {number(part.case['threshold']):g}",
             "guarantee": lambda _: guarantee,
             **_statistics("eps_max", "p5", "min"),
             **SAMPLES,
@@ -135,7 +134,29 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         failure = next((number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
         shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
-        yield CERTIFIED
+        yield f"{CERTIFIED}." if asked_for(rows) == "radius_min" else f"{CERTIFIED}; {SHARE}."
+        yield from _instead(rows)
+
+
+def _sign(kind: Cell) -> str:
+    """Whether a threshold is a most or a least."""
+    return ">=" if THRESHOLDS.get(str(kind), ("",))[0].startswith("min") else "<="
+
+
+def _instead(rows: Sequence[Row]) -> Iterable[str]:
+    """What more draws would give, and Gaussian noise in place of uniform noise."""
+    name, draws = asked_for(rows), max(figures(rows, "samples"), default=0)
+    for column, better, how in (
+        ("twice", "Twice as many draws would give", f"--samples {2 * draws:.0f}"),
+        (
+            "gaussian", "Gaussian noise of sigma = radius / sqrt(d) averages over nearly the same images and would give",
+            f"--smooth gaussian --sigma {max(figures(rows, 'gaussian_sigma'), default=0):.3g}",
+        ),
+    ):  # fmt: skip
+        both = [row for row in rows if row.get(column) is not None and row.get(name) is not None]
+        there, here = mean(figures(both, column)), mean(figures(both, name))
+        if there is not None and here is not None and there > WORTH_TELLING * here:
+            yield f"{better} a mean {name} of about {there:.3g} instead of {here:.3g} ({how})."
 
 
 def _draws(rows: Sequence[Row]) -> Iterable[str]:

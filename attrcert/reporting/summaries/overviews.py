@@ -8,6 +8,8 @@ from attrcert.errors import UsageError
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, bound_table, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.summaries.pixels import pixel_table
+from attrcert.reporting.summaries.turned import turned_table
 from attrcert.reporting.tables.text_table import TextTable
 
 
@@ -15,8 +17,12 @@ def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool =
     """What the command prints."""
     if command == "attack":
         return attack_tables(summary, summarise_attacks(rows), auc=auc)
+    if command == "attack-smooth":
+        return smooth_table(summary, rows), turned_table(rows)
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
+    if command == "pixels":
+        return (pixel_table(summary, rows),)
     return (smooth_table(summary, rows) if command == "certify" else bound_table(summary),)
 
 

@@ -12,7 +12,6 @@ from attrcert.ascent.loop import Attacked, scored
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
-from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.bounding import Bounds
@@ -32,11 +31,6 @@ TWICE_BOTH = 4.0
 USUAL = {torch.float32: 8e-6, torch.float64: 4e-13}
 
 
-def default_k(n: int) -> int:
-    """The papers' choices by the size of the input: 100 for small images, 1000 for large ones; at most an eighth."""
-    return max(1, min(100 if n < 10_000 else 1000, -(-n // 8)))
-
-
 @dataclass(frozen=True)
 class Attacks(Bounds[AttackConfig]):
     """Rows of bounds and attacks, one per eps and attack."""
@@ -49,15 +43,9 @@ class Attacks(Bounds[AttackConfig]):
 
     @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
-        n = scene.x[0].numel()
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
-        if config.attacking.k is not None and config.attacking.k > n:
-            raise UsageError(
-                f"k must be at most {n}, the number of features, got {config.attacking.k}",
-                hint=f"e.g. --k {default_k(n)} for such inputs",
-            )
-        config = config.replacing(k=config.attacking.k or default_k(n))
+        config = config.replacing(k=config.largest.of(scene.x[0].numel()))  # as manifests tell it
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)

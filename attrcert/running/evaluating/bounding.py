@@ -43,6 +43,7 @@ class Bounds(Work[B]):
 
     @classmethod
     def ready(cls, config: B, scene: Scene) -> "Bounds[B]":
+        config.largest.of(scene.x[0].numel())  # or it is refused
         other = otherwise(scene.f, scene.x)
         prover = proving(config, scene.f, scene.attribution, scene.x, scene.memory)
         return cls(config, scene.layout, prover, other, findings=() if other else (UNMEASURED,))

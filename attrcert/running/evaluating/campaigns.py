@@ -62,8 +62,7 @@ class Campaign:
 
     @property
     def k(self) -> int:
-        assert self.config.attacking.k is not None  # a run fills it in
-        return self.config.attacking.k
+        return self.config.largest.of(self.problem.x[0].numel())
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""

@@ -18,6 +18,7 @@ from attrcert.bounds.first_order.taylor_correction import Linearisation, Lineari
 from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.columns import Cell, Row
 from attrcert.geometry.angles import largest_angle
+from attrcert.running.evaluating.consequences import Consequences
 from attrcert.running.evaluating.methods import certifiers, solver
 from attrcert.running.evaluating.samples import sample_cells
 from attrcert.running.evaluating.subjects import Subject
@@ -47,11 +48,16 @@ class Bounded:
 
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
-        whole = {**self._label_cells(eps), **self._ball_cells(eps), **self._proved_cells(eps)}
+        deviations = [self._deviation(i, eps, measured) for i in range(len(self.subject.batch.indices))]
+        whole = {
+            **self.consequences.cells([_number(one["T_e"]) for one in deviations]),
+            **self.consequences.cells([_number(one["T_e_corrected"]) for one in deviations], "_corrected"),
+            **self._label_cells(eps), **self._ball_cells(eps), **self._proved_cells(eps),
+        }  # fmt: skip
         return [
             {
                 **self.common(i),
-                **self._deviation(i, eps, measured),
+                **deviations[i],
                 **self.solver_cells(i),
                 **self._linf_cells(i, eps),
                 **{k: v[i] for k, v in whole.items()},
@@ -89,6 +95,14 @@ class Bounded:
             "eta": float(measured.eta[i]),
             "eta_random": None if measured.eta_random is None else float(measured.eta_random[i]),
         }
+
+    @cached_property
+    def consequences(self) -> Consequences:
+        return self.consequences_of(self.subject.explained.value)
+
+    def consequences_of(self, g: Float[Tensor, "b n"]) -> Consequences:
+        shape = tuple(self.subject.batch.images.shape[1:])
+        return Consequences(g, shape, self.subject.config.largest.of(g.shape[1]))
 
     @cached_property
     def _classes(self) -> tuple[list[int], list[int]]:
@@ -163,6 +177,7 @@ class Bounded:
             "T_proved": [upper if upper < float("inf") else None for upper, _ in pairs],
             "angle_proved_deg": [largest_angle(upper, length) for upper, length in pairs],
             "proved_method": list(bound.method),
+            **self.consequences_of(bound.value).cells((bound.upper + bound.off).tolist(), "_proved"),
         }
 
     def ball_wide(self, eps: float, gain: Float[Tensor, " b"]) -> list[float]:
@@ -212,6 +227,10 @@ class Bounded:
         for i, value, plain in zip(lost.tolist(), bound.tolist(), (eps * worst.upper).tolist(), strict=True):
             cells[i] = min(value, plain)
         return cells
+
+
+def _number(cell: Cell) -> float | None:
+    return None if cell is None else float(cell)
 
 
 def _signs(plus: Tensor, minus: Tensor) -> list[Cell]:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.running.evaluating.subjects import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
@@ -21,10 +22,10 @@ INSIDE = 0.02  # share of the bracket that a proposal keeps from its ends
 Vector = Float[Tensor, " b"]
 
 
-def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], guess: Vector) -> Vector:
-    """Per sample, at most the largest distance of two images; `allowed` is the deviation that the threshold allows for an attribution
-    of that length.
-    """
+def largest_proved_eps(
+    subject: Subject, allowed: Callable[[ProvedBound], Vector], guess: Vector
+) -> tuple[Vector, Vector, ProvedBound]:
+    """Per sample, at most the largest distance of two images; the deviation that the threshold allows; a bound, for its maps."""
     prover = subject.prover
     assert prover is not None
     x = subject.batch.images
@@ -34,7 +35,7 @@ def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], gu
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
     for number in range(MOST):
         (bound,) = prover(x, subject.target, [eps], subject.draws)
-        deviation, upper = allowed(bound.length.cpu()), bound.upper.cpu()
+        deviation, upper = allowed(bound), bound.upper.cpu()
         kept = upper <= deviation
         low, below = torch.where(kept, eps, low), torch.where(kept, upper, below)
         high, above = torch.where(kept, high, eps), torch.where(kept, above, upper)
@@ -42,7 +43,7 @@ def largest_proved_eps(subject: Subject, allowed: Callable[[Vector], Vector], gu
         if bool(met.all()):
             break
         eps = _between(low, below, high, above, deviation, halve=number % 3 == 2).clamp_max(most)
-    return torch.where(deviation <= 0, 0.0, low)
+    return torch.where(deviation <= 0, 0.0, low), deviation, bound
 
 
 def _between(low: Vector, below: Vector, high: Vector, above: Vector, wanted: Vector, *, halve: bool) -> Vector:

@@ -6,17 +6,21 @@ from math import inf
 from torch import Tensor
 
 from attrcert.bounds.smoothed import RULES
-from attrcert.bounds.smoothed.lengths import CHUNK
+from attrcert.bounds.smoothed.averaged import Averaged
 from attrcert.bounds.smoothed.noise_overlap import UniformBall
+from attrcert.bounds.smoothed.scatter import SKETCH
 from attrcert.columns import Cell
 from attrcert.networks.classifier import Classifier
-from attrcert.running.evaluating.drawing import Drawing, Seen, meets
+from attrcert.running.evaluating.drawing import Drawing, meets
+from attrcert.running.evaluating.evidence import Seen
 from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.certifying import Certifying
+from attrcert.settings.smoothing import CHUNK
 from attrcert.types import Batch
 from attrcert.vocabulary import COSINE, Status
 
 MOST_NOISY = 16  # samples whose noise is drawn together: the sums of more leave the cache
+FOR_ROWS = 2  # the part of the memory, one in so many, for draws that are kept
 TO_TRY = "no radius of the grid passed: try larger ones, more samples, a smaller eps or a lower cosine"
 
 
@@ -26,17 +30,25 @@ class Certificates(Work[Certifying]):
 
     points: int
     samples: int
+    rows_kept: int
 
     @classmethod
     def ready(cls, config: Certifying, scene: Scene) -> "Certificates":
-        return cls(config, scene.layout, scene.points, scene.samples)
+        most, entries = config.smoothing.looks[-1], scene.x[0].numel() * len(config.spread)
+        fitting = most if 4 * most * entries <= scene.memory // FOR_ROWS else min(most, SKETCH)
+        return cls(config, scene.layout, scene.points, scene.samples, fitting)
 
     def batch_size(self, scene: Scene) -> int:
-        """Samples whose chunks of noise, noisy images and attributions fit, bounded and summed in double precision."""
-        return max(1, min(scene.memory // (8 * CHUNK * scene.x[0].numel() * 8), MOST_NOISY))
+        """Samples whose chunks of noise, noisy images and attributions fit, summed in double precision, and the draws that are kept."""
+        n, kept = (
+            scene.x[0].numel(),
+            self.rows_kept * len(self.config.spread) if self.config.smoothing.covariance else 0,
+        )
+        fitting = min(scene.memory // (8 * CHUNK * n * 8), scene.memory // (FOR_ROWS * 4 * max(1, kept) * n))
+        return max(1, min(fitting, MOST_NOISY))
 
     def drawing(self, f: Classifier, batch: Batch, logits: Tensor) -> Drawing:
-        return Drawing(f, batch, logits, self.config, self.layout, self.points, self.samples)
+        return Drawing(f, batch, logits, self.config, self.layout, self.points, self.samples, self.rows_kept)
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         drawn = self.drawing(f, batch, logits)
@@ -53,7 +65,11 @@ class Certificates(Work[Certifying]):
     def _at(self, drawn: Drawing, seen: Seen, spread: float, eps: float) -> dict[str, Cell]:
         """The cosine kept at eps; with a threshold, whether it was met."""
         cosine = drawn.cosine(seen, spread, eps)
-        cells = {**drawn.told(seen, spread), **drawn.kept(cosine, spread, eps)}
+        cells = {
+            **drawn.told(seen, spread, eps),
+            **drawn.kept(seen, cosine, spread, eps),
+            **drawn.instead(seen, spread, lambda known: drawn.rule.kept(known, eps) or 0.0),
+        }
         if self.config.smoothing.min_cosine:
             T = max(self.config.smoothing.min_cosine)
             cells |= {"threshold_kind": COSINE, "threshold": T}
@@ -75,8 +91,13 @@ class LargestEps(Certificates):
 
     def _largest(self, drawn: Drawing, seen: Seen, spread: float, T: float) -> dict[str, Cell]:
         """The largest eps at which the cosine stays at T or above."""
-        eps = drawn.noise(spread).eps(drawn.rule.largest_tau(seen.c, T), drawn.d)
-        cells: dict[str, Cell] = {**drawn.told(seen, spread), "eps_max": eps if eps < inf else None}
+        eps = drawn.reach(seen, spread, T)
+        cells = {
+            **drawn.told(seen, spread, eps),
+            **drawn.consequences(seen, spread, eps),
+            **drawn.instead(seen, spread, lambda known: drawn.rule.reach(known, T)),
+            "eps_max": eps if eps < inf else None,
+        }
         return cells if eps > 0 else {**cells, "status": Status.ABSTAINED.value}
 
     def _best(self, drawn: Drawing, seen: dict[float, Seen], T: float) -> dict[str, Cell]:
@@ -105,10 +126,10 @@ class SmallestRadius(Certificates):
         known = {r: cosine for r, cosine in cosines.items() if cosine is not None}
         if not passing:
             best = max(known, key=lambda r: known[r]) if known else max(cosines)
-            reached = {**drawn.told(seen[best], best), "cosine": cosines[best]}
+            reached = {**drawn.told(seen[best], best, eps), "cosine": cosines[best]}
             return {**cells, **reached, "status": Status.INFEASIBLE.value, "message": TO_TRY}
         r = min(passing)
-        return {**cells, "radius_min": r, **drawn.told(seen[r], r), **drawn.kept(known[r], r, eps)}
+        return {**cells, "radius_min": r, **drawn.told(seen[r], r, eps), **drawn.kept(seen[r], known[r], r, eps)}
 
 
 def _reach(cells: dict[str, Cell]) -> float:
@@ -128,8 +149,8 @@ def published_radii(config: Certifying, d: int, ratio: float) -> list[tuple[floa
 
     Not an answer: |h| depends on the radius. For comparison.
     """
-    rule = RULES.make("published")
-    reach = {T: UniformBall(1.0).eps(rule.largest_tau(ratio, T), d) for T in config.smoothing.min_cosine}
+    known = Averaged(ratio, 1.0, inf, UniformBall(1.0), d)
+    reach = {T: RULES.make("published").reach(known, T) for T in config.smoothing.min_cosine}
     return [
         (eps, T, eps / reach[T] if reach[T] else inf)
         for eps in config.perturbation.eps

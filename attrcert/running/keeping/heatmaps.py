@@ -1,26 +1,19 @@
-"""Smoothed attributions as files: one .npz, and pictures of each map beside its input."""
+"""Smoothed attributions as arrays, with the sides of their pixels where these are certified."""
 
-import zipfile
-from collections.abc import Iterable
-from functools import partial
-from pathlib import Path
+from math import prod
 from typing import Any
 
 import numpy as np
-from PIL import Image
-from PIL.PngImagePlugin import PngInfo
 
+from attrcert.bounds.smoothed.pixels import Marks, certified_pixels, least_draws
 from attrcert.errors import UsageError
-from attrcert.pictures import coloured, grey_or_colour, picture
 from attrcert.running.evaluating.drawing import Drawing
 from attrcert.running.evaluating.samples import Failed
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.opening.runs import Run
-from attrcert.saved.files import check_target, make_folder, write_whole
-
-SCALE = 8  # picture pixels per image pixel, for small images
-LARGE = 128
-PICTURE, BEGINNING = "attrcert smooth", 4096  # in every picture, within so many bytes: only those are replaced
+from attrcert.saved.map_files import NAMES, PIXEL_NAMES
+from attrcert.settings.certifying import SmoothConfig
+from attrcert.settings.smoothing import Pixels
 
 
 def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
@@ -28,39 +21,20 @@ def smoothed_maps(run: Run) -> tuple[dict[str, Any], list[Failed]]:
     parts: list[dict[str, list[Any]]] = []
     failed: list[Failed] = []
     assert isinstance(run.work, Certificates)
+    assert isinstance(run.config, SmoothConfig)
+    pixels = run.config.pixels
     with run.classifier.prepared():
         for indices in run.open_batches((), run.batch_size):
             batch, logits, others = run.usable(indices)
             failed += others
-            parts += [_maps(run.work.drawing(run.classifier, batch, logits))] if batch else []
-    return {name: np.array([one for part in parts for one in part[name]]) for name in NAMES}, failed
+            parts += [_maps(run.work.drawing(run.classifier, batch, logits), pixels)] if batch else []
+    names = NAMES + (PIXEL_NAMES if pixels.certify_pixels else ())
+    return {name: np.array([one for part in parts for one in part[name]]) for name in names}, failed
 
 
-def write_maps(maps: dict[str, Any], path: Path) -> None:
-    """One file of all maps."""
-    write_whole(path, lambda part: _save(maps, part))
-
-
-def _save(maps: dict[str, Any], part: Path) -> None:
-    with part.open("wb") as stream:
-        np.savez_compressed(stream, **maps)
-
-
-def holds_maps(path: Path) -> bool:
-    """Whether a file is one that `write_maps` wrote."""
-    try:
-        with zipfile.ZipFile(path) as whole:
-            return sorted(whole.namelist()) == sorted(f"{name}.npy" for name in NAMES)
-    except (OSError, ValueError, zipfile.BadZipFile):
-        return False
-
-
-NAMES = ("index", "label", "predicted", "target", "image", "map", "standard_error", "C_hat", "C_lower", "M")
-
-
-def _maps(drawn: Drawing) -> dict[str, list[Any]]:
-    batch = drawn.batch
-    mean, error, seen = drawn.smoothed(drawn.config.spread[0])
+def _maps(drawn: Drawing, pixels: Pixels) -> dict[str, list[Any]]:
+    batch, marks = drawn.batch, _marks(drawn, pixels)
+    mean, error, seen = drawn.smoothed(drawn.config.spread[0], marks.add if marks else None)
     return {
         "index": list(batch.indices),
         "label": [-1 if label is None else label for label in batch.labels],
@@ -72,30 +46,32 @@ def _maps(drawn: Drawing) -> dict[str, list[Any]]:
         "C_hat": [one.estimate for one in seen],
         "C_lower": [one.lower for one in seen],
         "M": [one.M for one in seen],
+        **(_sides(drawn, marks, pixels.pixel_level) if marks else {}),
     }
 
 
-def write_pictures(maps: dict[str, Any], folder: Path) -> None:
-    """A picture per sample: the input, and beside it the map, red for what speaks for the class and blue for what speaks against it."""
-    make_folder(folder)
-    for index, image, heat in zip(maps["index"], maps["image"], maps["map"], strict=True):
-        both = np.concatenate([grey_or_colour(image), coloured(heat.sum(axis=0))], axis=1)
-        drawn = picture(both)
-        if max(image.shape[1:]) < LARGE:
-            drawn = drawn.resize((drawn.width * SCALE, drawn.height * SCALE), Image.Resampling.NEAREST)
-        write_whole(folder / f"{index}.png", partial(drawn.save, format="PNG", pnginfo=_marked()))
+def _marks(drawn: Drawing, pixels: Pixels) -> Marks | None:
+    """What counts them, where they are asked for; too few draws to certify any pixel are refused before they are drawn."""
+    if pixels.certify_pixels is None:
+        return None
+    marks = Marks(len(drawn.batch.indices), prod(drawn.batch.images.shape[2:]), pixels.certify_pixels)
+    draws, size = drawn.config.smoothing.looks[-1], marks.counts.shape[1]
+    if draws < (least := least_draws(size, q=drawn.failure, level=pixels.pixel_level)):
+        raise UsageError(
+            f"{draws} draws can certify none of {size} pixels at level {pixels.pixel_level:g} and failure {drawn.failure:g}",
+            hint=f"--samples must be at least {least}, and several times that to certify many",
+        )
+    return marks
 
 
-def check_pictures(folder: Path, indices: Iterable[int]) -> None:
-    """Pictures replace pictures of ours, and nothing else."""
-    for index in indices:
-        path = folder / f"{index}.png"
-        check_target(path)
-        if path.exists() and PICTURE.encode() not in path.read_bytes()[:BEGINNING]:
-            raise UsageError(f"{path} exists and is not a picture that attrcert drew", hint="choose another --png")
-
-
-def _marked() -> PngInfo:
-    info = PngInfo()
-    info.add_text("Software", PICTURE)
-    return info
+def _sides(drawn: Drawing, marks: Marks, level: float) -> dict[str, list[Any]]:
+    """Of the pixels of each map, in the shape of the image."""
+    (sigma,), shape = drawn.config.spread, drawn.batch.images.shape[2:]
+    maps = [
+        certified_pixels(counts, marks.draws, sigma=sigma, q=drawn.failure, level=level)
+        for counts in marks.counts.numpy()
+    ]
+    return {
+        "pixel_side": [one.side.reshape(shape).astype(np.int8) for one in maps],
+        "pixel_radius": [one.radius.reshape(shape) for one in maps],
+    }

@@ -10,7 +10,7 @@ from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout
 from attrcert.running.opening.memory import Plan
-from attrcert.running.opening.tuning import fastest_chunk, product_seconds
+from attrcert.running.opening.tuning import fastest_chunk, gradient_seconds, product_seconds
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.tasks import Task
 from attrcert.vocabulary import parse_bytes, readable_bytes
@@ -29,11 +29,16 @@ def layout(
     def seconds(size: int) -> float:
         return product_seconds(f, x, f(x).argmax(1), size)
 
-    if config.differentiates_twice and config.forms_matrices and options.max_hours < math.inf:
+    if config.forms_matrices and options.max_hours < math.inf:
         n, size, each_takes = x[0].numel(), x.element_size(), seconds(min(usual, most))
         check_hours(n, size, seconds=each_takes, points=each, samples=samples, hours=options.max_hours)
-    if options.chunk or not config.differentiates_twice:
+    if options.chunk or not (config.differentiates_twice or config.evaluations > 1):
         chunk = min(options.chunk or usual, fits.chunk or options.chunk or usual)
+    elif not config.differentiates_twice:
+        points, fitting = samples * each * config.evaluations, fits.chunk or fits.samples * each
+        chunk = fastest_chunk(
+            lambda size: gradient_seconds(f, x, f(x).argmax(1), size), usual, points=points, most=fitting
+        )
     else:
         chunk = fastest_chunk(seconds, usual, points=samples * each, most=most)
     return Layout(chunk, fits.held, copies)

@@ -159,7 +159,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
 def _check_target(config: Task, classes: int) -> None:
     target = config.explanation.target
     if target.isdecimal() and int(target) >= classes:
-        raise UsageError(f"target must be below {classes}, the number of classes, got {target}")
+        raise UsageError(f"--target must be below {classes}, the number of classes, got {target}")
 
 
 def perturbation_size(config: Task, d: int) -> tuple[Finding, ...]:

@@ -97,8 +97,7 @@ class Run(Evaluation):
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{config.label} of {classes}{config.averaging}, "
-            f"perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
+            "bounded": f"{config.about(classes)}, perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
         }

@@ -1,0 +1,243 @@
+"""`attack --smooth`: how far a search turns the smoothed attributions, beside what is certified of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import isfinite
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from attrcert.ascent.balls import Ball
+from attrcert.attacks.turning import directed, turn
+from attrcert.attributions.bounded import Bounding, bounded, make_bounding, pulled_back
+from attrcert.bounds.smoothed.jacobian import TurningJacobian
+from attrcert.columns import TURN, Cell
+from attrcert.draws import Draws
+from attrcert.linalg.enclosure import TopSingularValue
+from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.derivatives import curvature
+from attrcert.running.checks.findings import Level
+from attrcert.running.evaluating.drawing import Drawing, Group
+from attrcert.running.evaluating.methods import explainer
+from attrcert.running.evaluating.samples import picked
+from attrcert.running.evaluating.smoothing import Certificates
+from attrcert.running.evaluating.work import Deltas, Rows, Scene
+from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
+from attrcert.settings.certifying import CertifiedAttackConfig, Certifying
+from attrcert.settings.smoothing import CHUNK
+from attrcert.statistics.paired_cosine import CosineEstimate, PairedMeans
+from attrcert.types import Batch
+from attrcert.vocabulary import SOFTPLUS_BETA
+
+FEW = 8  # fresh draws in a step of the ascent
+CHOOSING = 10  # chunks of draws that the candidates are compared on
+MEASURING = 40  # chunks of fresh draws that the best is measured on, at least; as many as the certificate took, if those are more
+BLOCKS = 20  # of the jackknife
+ERRORS = 2.0  # standard errors that are taken off what was reached
+LOOSE = TopSingularValue(slack=0.1, settled=0.01, max_steps=40)  # a start needs no more
+
+
+@dataclass(frozen=True)
+class Turns(Certificates):
+    """Rows of certificates with what the attack reached; `twin` leads the ascent where the network has one."""
+
+    twin: Classifier | None = None
+
+    @classmethod
+    def ready(cls, config: Certifying, scene: Scene) -> "Turns":
+        made, twin = super().ready(config, scene), replace(scene.f, beta=SOFTPLUS_BETA)
+        assert isinstance(made, Turns)
+        return replace(made, twin=twin) if curvature(twin, scene.x).level is Level.OK else made
+
+    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
+        drawn, rows = self.drawing(f, batch, logits), Rows()
+        for group in drawn.finished():
+            search = Search.among(drawn, group, self.twin)
+            found = {eps: search(eps) for eps in self.config.perturbation.eps}
+            for j, (i, seen) in enumerate(zip(group.places, group.seen, strict=True)):
+                certified = [
+                    {**case, **cells} for case, cells in zip(self.config.cases, self.cells(drawn, seen), strict=True)
+                ]
+                reached = [one.cells(j, cells) for one, cells in zip(found.values(), certified, strict=True)]
+                rows[batch.indices[i]] = [
+                    {**drawn.common(i), **cells, **more} for cells, more in zip(certified, reached, strict=True)
+                ]
+            if save:
+                for eps, one in found.items():
+                    save(one.kept(eps, search.drawn.batch))
+        return rows
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The perturbation found for each sample, what found it, how far it turns the map by fresh draws, and the two maps."""
+
+    delta: Float[Tensor, "b n"]
+    source: list[str]
+    estimate: CosineEstimate
+    sampled: list[float]
+    maps: tuple[Tensor, Tensor]
+    draws: int
+    relabelled: Bool[Tensor, " b"]
+
+    @cached_property
+    def _angles(self) -> list[float]:
+        return self.estimate.turned(ERRORS)
+
+    def cells(self, j: int, certified: dict[str, Cell]) -> dict[str, Cell]:
+        reached, limit = self._angles[j], certified["angle_deg"]
+        cosine, error = float(self.estimate.cosine[j]), float(self.estimate.error[j])
+        return {
+            "T_hat_c_deg": reached,
+            "cosine_hat": cosine if isfinite(cosine) else None,
+            "cosine_error": error if isfinite(error) else None,
+            "T_sampled_c_deg": self.sampled[j],
+            "tightness": reached / float(limit) if limit else None,
+            "violated_certified": None if limit is None else reached > float(limit),
+            "found_by": self.source[j],
+            "label_changed": bool(self.relabelled[j]),
+            "delta_norm": float(self.delta[j].double().norm()),
+            "fresh_samples": self.draws,
+        }
+
+    def kept(self, eps: float, batch: Batch) -> dict[str, Tensor]:
+        """The perturbations by name, and what a picture of them needs."""
+        kept: dict[str, Tensor] = {}
+        for j, index in enumerate(batch.indices):
+            case = (index, eps, TURN)
+            kept |= {delta_key(*case): self.delta[j], moved_map_key(*case): self.maps[1][j].to(self.delta)}
+            kept |= {input_key(index): batch.images[j], map_key(index): self.maps[0][j].to(self.delta)}
+        return {name: tensor.reshape(batch.images.shape[1:]).cpu() for name, tensor in kept.items()}
+
+
+@dataclass(frozen=True)
+class Search:
+    """For perturbations of samples that have their certificate; `h` are their smoothed attributions as estimated there."""
+
+    drawn: Drawing
+    twin: Classifier | None
+    bounding: Bounding
+    M: Float[Tensor, " b"]
+    h: Float[Tensor, "b n"]
+    leading: Float[Tensor, "b n"] | None
+    draws: int
+
+    @staticmethod
+    def among(drawn: Drawing, group: Group, twin: Classifier | None) -> "Search":
+        (estimate,), rows = group.estimates.values(), torch.tensor(group.rows, device=drawn.logits.device)
+        own = replace(drawn, batch=picked(drawn.batch, group.places), logits=drawn.logits[group.places])
+        bounding, h = make_bounding(drawn.config.smoothing.bounded), estimate.mean[rows].to(drawn.batch.images.dtype)
+        return Search(own, twin, bounding, estimate.M[rows], h, _leading(own, group), estimate.count)
+
+    @property
+    def config(self) -> CertifiedAttackConfig:
+        assert isinstance(self.drawn.config, CertifiedAttackConfig)
+        return self.drawn.config
+
+    @property
+    def spread(self) -> float:
+        return self.config.spread[0]
+
+    def __call__(self, eps: float) -> Turned:
+        sources, candidates = self._candidates(eps)
+        compared = self._measured(candidates, CHOOSING, "turn-choice")
+        cosines = torch.stack([one.estimate().cosine for one in compared])
+        best = cosines.nan_to_num(nan=torch.inf).argmin(dim=0)
+        delta = candidates[best, torch.arange(len(best), device=best.device)]
+        chunks = max(MEASURING, -(-self.draws // CHUNK))
+        (found,) = self._measured(delta[None], chunks, "turn-measure")
+        with torch.no_grad():
+            labels = self.drawn.f(self._moved(delta)).argmax(dim=1)
+        return Turned(
+            delta,
+            [sources[place] for place in best.tolist()],
+            found.estimate(),
+            compared[sources.index("random")].estimate().turned(0.0),
+            found.means,
+            chunks * CHUNK,
+            labels != self.drawn.logits.argmax(dim=1),
+        )
+
+    def _candidates(self, eps: float) -> tuple[list[str], Float[Tensor, "candidates b n"]]:
+        """Both signs of the leading direction, where the ascent gets from there, and a random one; all inside the ball."""
+        ball, flat = Ball.whole(self._x, self.config.perturbation.delta_norm, eps), self._x.flatten(1)
+        streams = Draws(self.config.arithmetic.seed, self.drawn.batch.indices)
+        random = eps * directed(streams.normal("turn-random", flat.shape[1], like=flat))
+        first = random if self.leading is None else eps * self.leading
+        sources, found = ["random"], [random]
+        if self.leading is not None:
+            sources, found = [*sources, "jacobian", "jacobian"], [*found, first, -first]
+        if self.twin is not None and self.config.turning.steps:
+            starts, h = torch.cat([first, -first]), self.h.repeat(2, 1)
+            ends = turn(self._look, h, starts, eps=eps, steps=self.config.turning.steps)
+            sources, found = [*sources, "ascent", "ascent"], [*found, *ends.chunk(2)]
+        return sources, torch.stack([ball.project(delta) for delta in found])
+
+    def _look(
+        self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows n"]
+    ) -> tuple[Float[Tensor, "rows n"], Float[Tensor, "rows n"]]:
+        """Of the twin; a ReLU network's own gradient has no derivative to follow."""
+        assert self.twin is not None
+        signs, unit = len(delta) // len(self._x), self.drawn.unit(FEW, t, "turn-ascent")
+        still = self._bounded(replace(self.drawn, f=self.twin), unit).mean(dim=1).repeat(signs, 1)
+        x, y = self._x.flatten(1).repeat(signs, 1) + delta, self.drawn.target.repeat(signs)
+        points = (x[:, None] + self.spread * unit).view(-1, *self._x.shape[1:])
+        owners = torch.arange(len(delta), device=delta.device).repeat_interleave(FEW)
+        parts = [
+            self._pulled(z, y[rows], self.M.repeat(signs)[rows], u[rows])
+            for z, rows in zip(points.split(self.drawn.points), owners.split(self.drawn.points), strict=True)
+        ]
+        moved, slope = (torch.cat(part).view(len(delta), FEW, -1).mean(dim=1) for part in zip(*parts, strict=True))
+        return moved - still, slope
+
+    def _pulled(
+        self, z: Float[Tensor, "p *shape"], y: Int64[Tensor, " p"], M: Float[Tensor, " p"], u: Float[Tensor, "p n"]
+    ) -> tuple[Float[Tensor, "p n"], Float[Tensor, "p n"]]:
+        """The bounded attributions at some points, and J^T u of each."""
+        assert self.twin is not None
+        explained = explainer(self.config, self.twin.mean, self.drawn.layout).explain(self.twin, z, y)
+        g = explained.value[:, None]
+        back = pulled_back(u[:, None], g, self.bounding, M)[:, 0].to(z.dtype)
+        slope = explained.jacobian.rmatvec(back).nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return bounded(g, self.bounding, M)[:, 0].to(z.dtype), slope
+
+    def _measured(self, deltas: Float[Tensor, "c b n"], chunks: int, purpose: str) -> list[PairedMeans]:
+        """The maps at x and at each x + delta, by the same draws."""
+        found = [PairedMeans(min(BLOCKS, chunks), like=delta) for delta in deltas]
+        moved = [replace(self.drawn, batch=replace(self.drawn.batch, images=self._moved(delta))) for delta in deltas]
+        for unit in self._units(chunks, purpose):
+            still = self._bounded(self.drawn, unit).double()
+            for one, there in zip(found, moved, strict=True):
+                one.add(still, self._bounded(there, unit).double())
+        return found
+
+    def _units(self, chunks: int, purpose: str) -> Iterator[Float[Tensor, "m n"]]:
+        return (self.drawn.unit(CHUNK, number, purpose) for number in range(chunks))
+
+    def _bounded(self, drawn: Drawing, unit: Float[Tensor, "m n"]) -> Float[Tensor, "b m n"]:
+        everyone = torch.arange(len(self._x), device=self._x.device)
+        return bounded(drawn.maps(everyone, self.spread * unit), self.bounding, self.M)
+
+    @property
+    def _x(self) -> Float[Tensor, "b *shape"]:
+        return self.drawn.batch.images
+
+    def _moved(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b *shape"]:
+        return self._x + delta.view_as(self._x)
+
+
+def _leading(drawn: Drawing, group: Group) -> Float[Tensor, "b n"] | None:
+    """The direction in which the smoothed map turns fastest, by the certificate's own draws where they were kept."""
+    ((spread, estimate),) = group.estimates.items()
+    kept = None if estimate.scatter is None else estimate.scatter.kept
+    if kept is None or not kept.shape[1]:
+        return None
+    units = [drawn.unit(CHUNK, number) for number in range(-(-estimate.count // CHUNK))]
+    noise = torch.cat(units)[estimate.piloted : estimate.count].to(kept)
+    J = TurningJacobian(kept, noise, directed(estimate.mean).to(kept), spread)
+    if len(group.rows) < len(kept):
+        J = J.select(torch.tensor(group.rows, device=kept.device))
+    draws = Draws(drawn.config.arithmetic.seed, drawn.batch.indices)
+    return LOOSE(J, draws, purpose="turn").vector.to(drawn.batch.images.dtype)
