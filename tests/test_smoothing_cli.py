@@ -202,7 +202,7 @@ def test_a_relu_network_is_smoothed_as_it_is(on, work) -> None:
     """Next to no noise and no clipping: the length is that of the network's own gradient."""
     words = ("bound", "--smooth", "uniform", "--radius", 1e-9, "--bounded", "clip-at:1000", "--eps", 1e-12)
     net = build(f"{work}/archs.py:relu", {}).double()
-    found = json.loads(on(*words, "--softplus-beta", 3, format_="json").out)
+    found = json.loads(on(*words, format_="json").out)
     assert found["identity"]["softplus_beta"] is None
     for row in found["rows"]:
         x = image(work, row["index"]).requires_grad_()
