@@ -157,12 +157,12 @@ def never_below_a_feasible_value(s: float, share: float, B: float, log_a: float,
     assert s > 19 or by_variance(s, variance) * (1 + ROUNDING) >= K
 
 
+# small cases say no more than others
+MANY = settings(max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate])
 SHIFTS, RANGES, STEEP, LEVELS = powers(-12, 1.2), powers(-30, 30), st.floats(0, 40), st.floats(0, 1)
 
 
-@settings(
-    max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate]
-)  # small cases say no more than others
+@MANY
 @given(powers(-4, 0.9), powers(-100, -0.05), RANGES, STEEP, LEVELS)
 def test_the_largest_move_is_never_below_a_feasible_value(
     s: float, share: float, B: float, log_a: float, level: float
@@ -170,9 +170,7 @@ def test_the_largest_move_is_never_below_a_feasible_value(
     never_below_a_feasible_value(s, share, B, log_a, level)
 
 
-@settings(
-    max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate]
-)  # small cases say no more than others
+@MANY
 @given(powers(-12, -4), powers(-40, -0.05), RANGES, STEEP, LEVELS)
 def test_the_largest_move_is_never_below_a_feasible_value_at_small_shifts(
     s: float, share: float, B: float, log_a: float, level: float
@@ -180,9 +178,7 @@ def test_the_largest_move_is_never_below_a_feasible_value_at_small_shifts(
     never_below_a_feasible_value(s, share, B, log_a, level)
 
 
-@settings(
-    max_examples=150, deadline=None, derandomize=True, phases=[Phase.generate]
-)  # small cases say no more than others
+@MANY
 @given(SHIFTS, powers(-16, -0.5), RANGES, STEEP, LEVELS)
 def test_the_largest_move_is_never_below_a_feasible_value_at_variances_next_to_the_range(
     s: float, missing: float, B: float, log_a: float, level: float

@@ -10,7 +10,7 @@ the mean; and lambda_max(S) >= mean Y. Only one direction is tested, so no dimen
 Nothing does without the floor of about R ln(1/q) / N: a share of far values whose absence from N draws has probability q goes unseen.
 """
 
-from math import exp, log, log1p
+from math import log, log1p
 
 BISECTIONS = 100
 
@@ -45,8 +45,3 @@ def mean_error(variance: float, total: float, most: float, draws: int, q: float)
         return most
     t, expected = log(1 / q), (total / draws) ** 0.5
     return min(most, expected + (2 * t * (variance + 2 * most * expected) / draws) ** 0.5 + most * t / (3 * draws))
-
-
-def anytime(q: float, look: int) -> float:
-    """The share of a failure for one of the looks 0, 1, 2, ...: all of them add up to q."""
-    return q * exp(-log(2) * (look + 1))

@@ -67,48 +67,39 @@ class Reading:
         if estimate.scatter is not None:
             draws = Draws(self.seed, tuple(indices))
             tops = [float(top) for top in estimate.scatter.top(draws, SOLVER * self.q / len(self.smoothing.looks))]
-        largest, centres = estimate.largest.tolist(), estimate.centre.norm(dim=1).tolist()
-        means = estimate.mean.cpu()
-        return [
-            self._seen(one, means[j], largest[j], tops[j], centres[j], look, estimate, j)
-            for j, one in enumerate(estimate.projections())
-        ]
+        largest, centres, means = estimate.largest.tolist(), estimate.centre.norm(dim=1).tolist(), estimate.mean.cpu()
+        found = []
+        for j, one in enumerate(estimate.projections()):
+            M = largest[j] if self.smoothing.bounded == "sample-max" else one.M
+            lower = self._length(one, estimate, j)
+            seen = Seen(lower, one.mean_norm, M, one.total, means[j], hoped=(self._hoped(one, lower), inf))
+            top = tops[j]
+            found.append(seen if top is None else self._varying(seen, top, centres[j] / M, len(one.later), look))
+        return found
 
-    def _seen(
-        self,
-        one: Projections,
-        mean: Float64[Tensor, " n"],
-        largest: float,
-        top: float | None,
-        centre: float,
-        look: int,
-        estimate: Estimate,
-        j: int,
-    ) -> Seen:
-        M = largest if self.smoothing.bounded == "sample-max" else one.M
-        lower = self._length(one, estimate, j)
-        seen = Seen(lower, one.mean_norm, M, one.total, mean, hoped=(lower, inf))
-        left = self.smoothing.looks[-1] - one.total
-        if left:
-            seen = replace(seen, hoped=(self._lower(one.continued(left)), inf))
-        if top is None:
-            return seen
-        R, n = (1 + centre / M) ** 2, len(one.later)
-        variance = M * M * largest_variance(top, R, n, self._variance_share(look))
-        hoped = max(0.0, top * (1 - 3 * sqrt(2 / max(n, 1))) - R / max(n, 1))
-        at_best = M * M * largest_variance(hoped, R, n + left, self._variance_share(len(self.smoothing.looks) - 1))
-        longer = one.mean_norm - (one.mean_norm - lower) / sqrt(2)
-        twice = longer, M * M * largest_variance(top, R, 2 * n, self._variance_share(look))
-        total = max(0.0, M * M - lower * lower)
-        error = mean_error(min(variance, total), total, 2 * M, one.total, MEAN * self.q / len(self.smoothing.looks))
+    def _varying(self, seen: Seen, top: float, centre: float, n: int, look: int) -> Seen:
+        """With what n draws about a centre say of the variance; `top` and `centre` are in units of M."""
+        R, square, looks = (1 + centre) ** 2, seen.M * seen.M, self.smoothing.looks
+
+        def most(top: float, draws: int, look: int) -> float:
+            return square * largest_variance(top, R, draws, self._variance_share(look))
+
+        variance, left = most(top, n, look), looks[-1] - seen.samples
+        smaller = max(0.0, top * (1 - 3 * sqrt(2 / max(n, 1))) - R / max(n, 1))
+        total = max(0.0, square - seen.lower * seen.lower)
         return replace(
             seen,
-            top=M * M * top,
+            top=square * top,
             variance=variance,
-            hoped=(seen.hoped[0], at_best if left else variance),
-            twice=twice,
-            error=error,
+            hoped=(seen.hoped[0], most(smaller, n + left, len(looks) - 1) if left else variance),
+            twice=(seen.estimate - (seen.estimate - seen.lower) / sqrt(2), most(top, 2 * n, look)),
+            error=mean_error(min(variance, total), total, 2 * seen.M, seen.samples, MEAN * self.q / len(looks)),
         )
+
+    def _hoped(self, one: Projections, lower: float) -> float:
+        """What the draws that are left may at best make of the length."""
+        left = self.smoothing.looks[-1] - one.total
+        return self._lower(one.continued(left)) if left else lower
 
     def _length(self, one: Projections, estimate: Estimate, j: int) -> float:
         if self.smoothing.confidence == CLT:
