@@ -1,9 +1,9 @@
-"""Shapes and types of the package are checked while the tests run; torch keeps to one thread per worker."""
+"""Shapes and types of what handles arrays are checked while the tests run; torch keeps to one thread per worker."""
 
 import jaxtyping
-import reference.typechecking  # noqa: F401  (the hook looks the name up in the imported package)
+from reference.typechecking import with_arrays
 
-jaxtyping.install_import_hook("attrcert", "reference.typechecking.checked")
+jaxtyping.install_import_hook(with_arrays("attrcert"), "reference.typechecking.checked")
 
 from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402

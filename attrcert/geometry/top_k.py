@@ -6,10 +6,11 @@ and some g' attains it. cost rises with m, so at most max{m : cost(m) <= T^2} en
 """
 
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Float, Float64
 from torch import Tensor
 
-BISECTIONS = 60
+STEPS = 180  # the ends close in by a half in every third
+SETTLED = 1e-12  # of a_m - b_m: what t is off counts squared
 OUTWARDS = 1e-9  # relative: more than rounding of the costs, towards the weaker claim
 
 
@@ -25,13 +26,7 @@ def swap_lengths(g: Float[Tensor, "b n"], k: int) -> Float64[Tensor, "b most"]:
     inside, outside = ordered[:, k - most : k].flip(1), ordered[:, k : k + most]
     if not most:
         return outside
-    low, high = outside.clone(), inside.clone()
-    for _ in range(BISECTIONS):
-        t = (low + high) / 2
-        rising = _excess(inside, t, 1) > _excess(-outside, -t, 1)
-        low, high = torch.where(rising, t, low), torch.where(rising, high, t)
-    t = (low + high) / 2
-    squares = (_excess(inside, t, 2) + _excess(-outside, -t, 2)).clamp_min(0)
+    squares = _least(_Ascending(inside), _Ascending(-outside), outside, inside).clamp_min(0)
     return squares.sqrt().cummax(dim=1).values * scale * (1 - OUTWARDS)
 
 
@@ -49,11 +44,38 @@ def length_keeping(lengths: Float64[Tensor, "b most"], share: float, k: int) -> 
     return lengths[:, first - 1] * (1 - OUTWARDS)
 
 
-def _excess(values: Float64[Tensor, "b most"], t: Float64[Tensor, "b most"], power: int) -> Float64[Tensor, "b most"]:
-    """sum over i <= m of (values_i - t_m)_+^power, for each m; values ascend."""
-    counts = torch.arange(1, values.shape[1] + 1).expand_as(values)
-    below: Int64[Tensor, "b most"] = torch.searchsorted(values.contiguous(), t.contiguous()).minimum(counts)
-    sums = [torch.nn.functional.pad((values**p).cumsum(dim=1), (1, 0)) for p in range(1, power + 1)]
-    parts = [one.gather(1, counts) - one.gather(1, below) for one in sums]
-    n = (counts - below).double()
-    return parts[0] - n * t if power == 1 else parts[1] - 2 * t * parts[0] + n * t * t
+class _Ascending:
+    """Rows a_1 <= a_2 <= ..; of each m: what the first m of them have above a level."""
+
+    def __init__(self, values: Float64[Tensor, "b most"]) -> None:
+        self._values = values.contiguous()
+        self._counts = torch.arange(1, values.shape[1] + 1).expand_as(values)
+        self._sums = [torch.nn.functional.pad((values**p).cumsum(dim=1), (1, 0)) for p in (1, 2)]
+
+    def above(self, t: Float64[Tensor, "b most"]) -> list[Float64[Tensor, "b most"]]:
+        """How many, their sum, and the sum of their squares."""
+        below = torch.searchsorted(self._values, t).minimum(self._counts)
+        return [
+            (self._counts - below).double(),
+            *(one.gather(1, self._counts) - one.gather(1, below) for one in self._sums),
+        ]
+
+
+def _least(
+    up: _Ascending, down: _Ascending, low: Float64[Tensor, "b most"], high: Float64[Tensor, "b most"]
+) -> Float64[Tensor, "b most"]:
+    """cost(m) of each m, by Newton's method on its slope, which is piecewise linear in t, kept between ends that close in."""
+    t, width = (low + high) / 2, high - low
+    for step in range(STEPS):
+        (n, total, _), (m, others, _) = up.above(t), down.above(-t)
+        rising = total - n * t - (others + m * t)
+        low, high = torch.where(rising > 0, t, low), torch.where(rising > 0, high, t)
+        move = rising / (n + m).clamp_min(1)
+        settled = move.abs() <= SETTLED * width
+        if settled.all():
+            break
+        middle, newton = (low + high) / 2, t + move
+        better = newton.clamp(low, high) if step % 3 else middle
+        t = torch.where(settled, t, better)
+    (n, total, squares), (m, others, more) = up.above(t), down.above(-t)
+    return squares - 2 * t * total + n * t * t + more + 2 * t * others + m * t * t
