@@ -1,17 +1,16 @@
 """Lower confidence bounds of |h| against loops, golden values and simulation, and the projections that they are made from."""
 
-import importlib.util
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from numpy import ndarray
 from reference import smoothing as slow
+from reference.typechecking import unchecked
 from scipy.stats import binomtest
 from torch import Tensor
 
@@ -207,14 +206,6 @@ def estimated(X: Tensor, *, frozen: bool = False, horizon: int | None = None) ->
     for part in X.split(CHUNK, dim=1):
         estimate.add(part)
     return estimate
-
-
-def unchecked(module: ModuleType) -> ModuleType:
-    """The same source without the checks of shapes, which take ten times as long as its sums."""
-    spec = importlib.util.spec_from_file_location("unchecked", module.__file__)
-    plain = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(plain)
-    return plain
 
 
 @pytest.fixture(scope="module", params=LAWS)
