@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+FEW_CHANNELS = 4  # as images have: for so few the adjoint of a CPU's library takes longer than columns and their sum
+
 
 class _Convolution(torch.autograd.Function):
-    """x -> conv(x, weight); `geometry` is (stride, padding, dilation, groups)."""
+    """x -> conv(x, weight) + bias; `geometry` is (stride, padding, dilation, groups)."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, geometry: tuple[Any, ...]) -> Tensor:
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]) -> Tensor:
         ctx.weight, ctx.geometry, ctx.shape = weight, geometry, x.shape
         stride, padding, dilation, groups = geometry
-        outer = [0] * len(stride)
-        return torch.ops.aten.convolution(x, weight, None, stride, padding, dilation, False, outer, groups)
+        return torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        return _Adjoint.apply(gradients[0], ctx.weight, ctx.geometry, ctx.shape), None, None  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Adjoint.apply(gradients[0], ctx.weight, ctx.geometry, ctx.shape), None, None, None  # type: ignore[no-untyped-call]
 
 
 class _Adjoint(torch.autograd.Function):
@@ -34,16 +35,19 @@ class _Adjoint(torch.autograd.Function):
     def forward(ctx: Any, y: Tensor, weight: Tensor, geometry: tuple[Any, ...], shape: torch.Size) -> Tensor:
         ctx.weight, ctx.geometry = weight, geometry
         stride, padding, dilation, groups = geometry
-        stand_in = y.new_empty(1).expand(shape)  # the adjoint depends on the input's shape alone
-        outer, wanted = [0] * len(stride), [True, False, False]
-        parts = torch.ops.aten.convolution_backward(
-            y, stand_in, weight, None, stride, padding, dilation, False, outer, groups, wanted
-        )
-        return parts[0]
+        sides, kernel = shape[2:], weight.shape[2:]
+        if y.device.type == "cpu" and groups == 1 and len(sides) == 2 and shape[1] <= FEW_CHANNELS:
+            return F.fold(weight.flatten(1).mT @ y.flatten(2), sides, kernel, dilation, padding, stride)
+        reached = [
+            (n - 1) * s - 2 * p + d * (k - 1) + 1
+            for n, s, p, d, k in zip(y.shape[2:], stride, padding, dilation, kernel, strict=True)
+        ]
+        beyond = [side - end for side, end in zip(sides, reached, strict=True)]
+        return torch.ops.aten.convolution(y, weight, None, stride, padding, dilation, True, beyond, groups)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Convolution.apply(gradients[0], ctx.weight, ctx.geometry), None, None, None  # type: ignore[no-untyped-call]
+        return _Convolution.apply(gradients[0], ctx.weight, None, ctx.geometry), None, None, None  # type: ignore[no-untyped-call]
 
 
 class _Softplus(torch.autograd.Function):
@@ -116,8 +120,7 @@ def convolution(
         return None
     sides = weight.ndim - 2
     geometry = (_each(stride, sides), _each(padding, sides), _each(dilation, sides), groups)
-    output = _Convolution.apply(input, weight, geometry)  # type: ignore[no-untyped-call]
-    return output if bias is None else output + bias.view(-1, *[1] * sides)
+    return _Convolution.apply(input, weight, bias, geometry)  # type: ignore[no-untyped-call]
 
 
 def batch_norm(
