@@ -30,10 +30,15 @@ def unit(g: Float[Tensor, "*b n"]) -> Float[Tensor, "*b n"]:
     return rows / torch.where(size > 0, size, 1.0)
 
 
-def wide(g: Float[Tensor, "*b n"]) -> tuple[Float64[Tensor, "*b n"], Float64[Tensor, "*b 1"]]:
-    """Vectors in double precision whose squares neither over- nor underflow, and what they are to be taken times to give g."""
+def wide(
+    g: Float[Tensor, "*b n"], room: Float64[Tensor, "*b n"] | None = None
+) -> tuple[Float64[Tensor, "*b n"], Float64[Tensor, "*b 1"]]:
+    """Vectors in double precision whose squares neither over- nor underflow, and what they are to be taken times to give g; where there
+    is `room` that can be written over, in that.
+    """
     if g.dtype != torch.float64:  # squares of what single precision holds are no trouble
-        return g.double(), torch.ones((), dtype=torch.float64, device=g.device).expand(*g.shape[:-1], 1)
+        ones = torch.ones((), dtype=torch.float64, device=g.device).expand(*g.shape[:-1], 1)
+        return g.double() if room is None else room.copy_(g), ones
     largest = g.abs().amax(dim=-1, keepdim=True)
     return g / torch.where(largest > 0, largest, 1.0), largest
 
@@ -105,10 +110,10 @@ class SampleMaximum:
 
 
 def weighed(
-    g: Float[Tensor, "b m n"], bounding: Bounding, M: Float[Tensor, " b"]
+    g: Float[Tensor, "b m n"], bounding: Bounding, M: Float[Tensor, " b"], room: Float64[Tensor, "b m n"] | None = None
 ) -> tuple[Float64[Tensor, "b m n"], Float64[Tensor, "b m"], Float64[Tensor, "b m"]]:
     """Vectors, what they are to be taken times to be bounded by M, and their lengths before; those that are not finite count as 0."""
-    X, scale = wide(g)
+    X, scale = wide(g, room)
     sizes = X.norm(dim=2)
     finite = sizes.isfinite()
     if not finite.all():

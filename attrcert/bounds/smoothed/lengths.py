@@ -29,6 +29,7 @@ PROJECTION_ROUNDING = {
     torch.float64: 1e-12,
     torch.float32: 1e-6,
 }  # of M: what rounding may do to a projection, or storing g
+LARGE = 1e30  # weights that single precision holds without trouble
 
 
 def unit_noise(
@@ -72,18 +73,21 @@ class Estimate:
         self.count = 0
         # in one piece from the start: small tensors that stay between large ones that go would fragment the memory
         self._projected = self.total.new_zeros(len(like), looks[-1])
+        self._room: Float64[Tensor, "b m n"] | None = (
+            None  # of the newest draws, used again: new memory costs more than what is done in it
+        )
         self._first = self.piloted = 0  # draws before there was a direction, and before the bets
         self.scatter = Scatter(like.shape[0], like.shape[1], rows, device=like.device) if rows else None
 
     def add(self, g: Float[Tensor, "b m n"]) -> None:
         """The attributions at m more draws; those that are not finite count as 0, which is bounded like any other."""
-        X, weights = self._bounded(g)
-        limit = self.M.double()[:, None]
+        if self._room is None or self._room.shape != g.shape:
+            self._room = torch.empty_like(g, dtype=torch.float64)
+        X, weights, sizes = weighed(g, self._bounding, self.M, self._room)
+        limit, piloting = self.M.double()[:, None], self.count < self._pilot
+        self.largest = torch.maximum(self.largest, (weights * sizes).amax(dim=1))
         projected = torch.bmm(self.direction[:, None], X.mT)[:, 0] * weights
-        piloting = self.count < self._pilot
-        self._projected[:, self.count : self.count + X.shape[1]] = torch.minimum(
-            torch.maximum(projected, -limit), limit
-        )
+        self._projected[:, self.count : self.count + X.shape[1]] = projected.clamp(-limit, limit)
         self.count += X.shape[1]
         self._first = self._first or self.count
         self.total += torch.bmm(weights[:, None], X)[:, 0]
@@ -92,15 +96,23 @@ class Estimate:
         if piloting:
             self.piloted, self.centre = self.count, self.mean
         elif self.scatter is not None:
-            self.scatter.add((X * (weights / limit)[:, :, None] - (self.centre / limit)[:, None]).float())
+            self._write(self.scatter.room(X.shape[1]), g, X, weights / limit)
         if piloting or not self._fixed:
             self.direction = unit(self.total)
 
-    def _bounded(self, g: Float[Tensor, "b m n"]) -> tuple[Float64[Tensor, "b m n"], Float64[Tensor, "b m"]]:
-        """Vectors and what they are to be taken times to be bounded by M."""
-        X, weights, sizes = weighed(g, self._bounding, self.M)
-        self.largest = torch.maximum(self.largest, (weights * sizes).amax(dim=1))
-        return X, weights
+    def _write(
+        self,
+        kept: Float[Tensor, "b m n"],
+        g: Float[Tensor, "b m n"],
+        X: Float64[Tensor, "b m n"],
+        scale: Float64[Tensor, "b m"],
+    ) -> None:
+        """Bounded vectors less the centre, in units of M; those in single precision need not go through double precision."""
+        centre = (self.centre / self.M.double()[:, None])[:, None]
+        if g.dtype == torch.float32 and bool(((scale > 0) & (scale < LARGE)).all()):
+            torch.mul(g, scale.float()[:, :, None], out=kept).sub_(centre.float())
+        else:
+            kept.copy_(X * scale[:, :, None] - centre)
 
     def projections(self) -> list[Projections]:
         """Of each sample, for a confidence bound."""

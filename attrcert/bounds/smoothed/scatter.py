@@ -16,29 +16,33 @@ from attrcert.linalg.maps import Dense
 SKETCH = 512  # rows of a sketch, half of which stay when it is full
 SLACK = 0.002  # of the singular value: a tenth of a percent of eps
 SETTLED = 0.01  # the lower end is not used
-ROUNDING = 1e-5  # relative: what single precision may do to rows, their products and the sketch
+ROUNDING = 1e-5  # relative: what single precision may do to products and the sketch
+WRITTEN = 4e-7  # to a vector, where a unit vector less another is written in single precision
 
 
 class Scatter:
     """Rows of several samples, kept in single precision or sketched; `size` of them fit."""
 
     def __init__(self, samples: int, n: int, size: int, *, device: torch.device) -> None:
-        self._rows = torch.zeros(samples, size, n, device=device)
+        self._rows = torch.empty(samples, size, n, device=device)
         self._taken = torch.zeros(samples, dtype=torch.float64, device=device)
         self._filled = 0
+        self._most = max(1, size - size // 2)  # vectors for which there is room after halving
         self.count = 0
 
     def add(self, rows: Float[Tensor, "b m n"]) -> None:
         """m more vectors of each sample, of entries that single precision can hold."""
         while rows.shape[1]:
-            room = self._rows.shape[1] - self._filled
-            if not room:
-                self._shrink()
-                continue
-            fitting, rows = rows[:, :room], rows[:, room:]
-            self._rows[:, self._filled : self._filled + fitting.shape[1]] = fitting
-            self._filled += fitting.shape[1]
-            self.count += fitting.shape[1]
+            m = min(rows.shape[1], (self._rows.shape[1] - self._filled) or self._most)
+            self.room(m)[:], rows = rows[:, :m], rows[:, m:]
+
+    def room(self, m: int) -> Float[Tensor, "b m n"]:
+        """Where the next m vectors of each sample, of length 2 at most, are to be written; each may be off by WRITTEN."""
+        if self._filled + m > self._rows.shape[1]:
+            assert m <= self._most, "no more than half of what fits at once"
+            self._shrink()
+        self._filled, self.count = self._filled + m, self.count + m
+        return self._rows[:, self._filled - m : self._filled]
 
     def top(self, draws: Draws, failure: float) -> Float64[Tensor, " b"]:
         """lambda_max(S), from above but for `failure`."""
@@ -49,7 +53,8 @@ class Scatter:
             solver(Dense(rows[None, : self._filled]), Draws(draws.seed, (index,)), purpose="covariance").upper
             for index, rows in zip(draws.indices, self._rows, strict=True)
         ]
-        return (torch.cat(upper).double().square() + self._taken.cpu()) / self.count * (1 + ROUNDING)
+        square = (torch.cat(upper).double().square() + self._taken.cpu()) / self.count * (1 + ROUNDING)
+        return (square.sqrt() + WRITTEN).square()
 
     @property
     def kept(self) -> Float[Tensor, "b m n"] | None:
@@ -61,11 +66,11 @@ class Scatter:
 
     def _shrink(self) -> None:
         """Half of the rows, which span the largest directions of all."""
-        kept = self._rows.shape[1] // 2
-        squares, directions = torch.linalg.eigh((self._rows @ self._rows.mT).double())
+        kept, rows = self._rows.shape[1] // 2, self._rows[:, : self._filled]
+        squares, directions = torch.linalg.eigh((rows @ rows.mT).double())
         largest, delta = squares[:, -kept:].clamp_min(0), squares[:, -kept - 1].clamp_min(0)
         scale = ((largest - delta[:, None]).clamp_min(0) / largest.clamp_min(1e-300)).sqrt()
         mixed = (directions[:, :, -kept:] * scale[:, None]).mT.to(self._rows.dtype)
-        self._rows[:, :kept] = mixed @ self._rows
+        self._rows[:, :kept] = mixed @ rows
         self._taken += delta
         self._filled = kept

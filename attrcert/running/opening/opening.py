@@ -132,7 +132,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
             images=data.images,
             layout=layout(config, classifier, x, fits, options, each=attribution.points, samples=len(data.indices)),
             memory=memory,
-            points=options.batch_size or fits.samples,
+            points=fits.samples,
             samples=len(data.selected),
             max_input=data.max_input,
             replaced=measured is not None,
