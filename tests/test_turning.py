@@ -18,9 +18,8 @@ from attrcert.attributions.bounded import bounded, make_bounding, pulled_back
 from attrcert.bounds.smoothed.jacobian import TurningJacobian
 from attrcert.columns import COLUMNS, verdicts
 from attrcert.reporting.gating.promises import broken
-from attrcert.running.evaluating import evidence
+from attrcert.running.evaluating import evidence, turning
 from attrcert.saved.arrays import delta_key
-from attrcert.settings.presets import PRESETS
 from attrcert.statistics.paired_cosine import CosineEstimate, PairedMeans
 
 SMOOTH = {"smooth": "gaussian", "sigma": 0.1}
@@ -347,10 +346,9 @@ def test_an_attack_on_another_smoothed_map_refutes_nothing(tmp_path, other):
     ("words", "message"),
     [
         (("--attack", "top-k"), "--attack means nothing with --smooth"),
-        (("--restarts", 2), "--restarts means nothing with --smooth"),
         (("--measure-on", "relu"), "--measure-on means nothing with --smooth"),
         (("--auc",), "--auc means nothing with --smooth"),
-        (("--preset", "wang-kong-smooth"), "--preset means nothing with --smooth"),
+        (("--preset", "wang-kong-l2"), "--preset means nothing with --smooth"),
         (("--sigma", 0.2), "attack takes one radius or sigma, got 2"),
         (("--norm", "linf"), "smoothing certificates are for l2"),
     ],
@@ -373,12 +371,40 @@ def test_options_of_smoothing_are_refused_without_it():
     assert "--min-cosine is for smoothed attributions" in done.said
 
 
-def test_the_preset_for_smoothed_maps_runs():
-    assert PRESETS["wang-kong-smooth"].settings["attribution"] == "uniform-smooth"
-    done = attrcert("attack", "--preset", "wang-kong-smooth", "--limit", 1, "--steps", 1, "--restarts", 0, "--random-draws", 1,
-                    "--noise-draws", 2, "--label-constraint", "off", "--quiet", "--format", "csv")  # fmt: skip
+def test_the_preset_for_smoothed_maps_is_an_attack_beside_its_certificate():
+    done = attrcert("attack", "--preset", "wang-kong-smooth", "--limit", 1, "--steps", 2, "--restarts", 1, "--samples", 100,
+                    "--eps", 0.2, "--quiet", "--format", "csv")  # fmt: skip
     assert done.code == 0
-    assert done.rows[0]["attribution"].startswith("uniform-smooth")
+    (row,) = done.rows
+    assert (row["noise"], row["radius"], row["eps"], row["attack"]) == ("uniform", "1.0", "0.2", "turn")
+    assert float(row["T_hat_c_deg"]) > 0
+    assert 0 < float(row["top_k"]) < 1
+
+
+def test_restarts_climb_from_random_directions_beside_both_signs_of_the_leading_one(monkeypatch):
+    seen = []
+
+    def spied(look, h, starts, **how):
+        seen.append(starts)
+        return turn(look, h, starts, **how)
+
+    monkeypatch.setattr(turning, "turn", spied)
+    settings = {**SMOOTH, "eps": 0.1, "limit": 2, "samples": 100, "steps": 1}
+    for restarts in (0, 3):
+        library.attack("fashion-adversarial", **settings, restarts=restarts)
+    alone, more = (starts.view(-1, 2, starts.shape[1]) for starts in seen)
+    assert torch.equal(more[:2], alone)
+    assert torch.equal(alone[0], -alone[1])
+    others = more[2:].transpose(0, 1)
+    torch.testing.assert_close(others.norm(dim=2), torch.full((2, 3), 0.1))
+    assert (others @ others.mT / 0.01 - torch.eye(3)).abs().max() < 0.3  # far from each other
+
+
+@pytest.mark.parametrize(("a2", "share"), [(0.2, 1.0), (0.95, 0.0)])
+def test_the_share_of_largest_entries_is_that_of_the_two_maps(a2, share):
+    """h(x) = (0, b), and h(x + delta) = (.38 a, b) at the best delta."""
+    rows = library.attack(Kinked(a2), KINK[1], **SMOOTH, eps=0.05, samples=400, k=1)
+    assert [row["top_k"] for row in rows] == [share, share]
 
 
 def test_every_attack_command_has_one_flag_per_bound():

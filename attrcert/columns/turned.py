@@ -15,6 +15,10 @@ SMOOTH_ATTACK = (
     ),
     figure("cosine_hat", REACHED, "estimate of its cosine, without bias", worse="down", least=-1, most=1, place=18),
     Column("cosine_error", float, "standard error of cosine_hat", least=0),
+    replace(
+        METRIC_COLUMNS["top-k"], since=3,
+        meaning="share of the k largest entries by |.| that the two maps have in common, as means of the fresh draws",
+    ),
     angle("T_sampled_c_deg", REACHED, "the same angle at a random perturbation of that size, by fewer draws"),
     Column(
         "tightness", float, "T_hat_c_deg / angle_deg: how much of the certified angle the attack reached",

@@ -79,3 +79,4 @@ class Turning(Settings):
     """The attack on smoothed attributions."""
 
     steps: int = setting(default_of(Attacking, "steps"), declared(Attacking)["steps"].help, ATTACK, least=0, basic=True)
+    restarts: int = setting(0, declared(Attacking)["restarts"].help, ATTACK, least=0)

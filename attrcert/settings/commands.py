@@ -132,10 +132,10 @@ def task_of(
     """
     plain, smoothed = COMMANDS[command].plain, COMMANDS[command].smoothed
     wanted = {name: value for name, value in given.items() if value is not None}
-    averaged = plain is None or (smoothed is not None and "smooth" in wanted)
+    averaged = plain is None or (smoothed is not None and "smooth" in {**(preset or {}), **wanted})
     task, other = (smoothed, plain) if averaged else (plain, smoothed)
     assert task is not None
-    if preset and averaged:
+    if preset and averaged and "smooth" not in preset:
         raise UsageError(
             "--preset means nothing with --smooth",
             hint="presets attack attributions as they are, or means over few draws of noise",

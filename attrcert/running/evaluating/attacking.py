@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +16,7 @@ from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, untargeted
 from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
@@ -123,7 +123,7 @@ class Reached:
     def _apart(self, metric: str, moved: Tensor, original: Tensor) -> Sequence[Cell]:
         """How far maps are apart by a metric."""
         figures = METRICS.make(metric, k=self.campaign.k)(moved, original, self.campaign.problem.shape)
-        return _cells_of(figures, len(moved))
+        return cells_of(figures, len(moved))
 
     def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
         """How much of the way to the target map is left."""
@@ -132,7 +132,7 @@ class Reached:
         aim = Manipulate(self.campaign.target_map)
         left = scored(aim, one.map, self.campaign.reference, self.campaign.problem.shape)
         whole = scored(aim, self.campaign.reference.map, self.campaign.reference, self.campaign.problem.shape)
-        return {"target_left": _cells_of(torch.where(whole < 0, left / whole, 0.0), len(left))}
+        return {"target_left": cells_of(torch.where(whole < 0, left / whole, 0.0), len(left))}
 
     def _transferred(self, one: Attacked) -> dict[str, Sequence[Cell]]:
         """The same perturbation seen by other attributions."""
@@ -176,12 +176,6 @@ class Reached:
 def _label_changed(row: Row) -> Row:
     """Of a sample whose label no iterate kept."""
     return {**row, "status": Status.LABEL_CHANGED.value} if row["status"] in (Status.OK, Status.VACUOUS) else row
-
-
-def _cells_of(figures: Tensor | None, b: int) -> list[Cell]:
-    if figures is None:
-        return [None] * b
-    return [value if np.isfinite(value) else None for value in figures.tolist()]
 
 
 def _number(cell: Cell) -> float:

@@ -16,12 +16,13 @@ from attrcert.bounds.smoothed.jacobian import TurningJacobian
 from attrcert.columns import TURN, Cell
 from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
+from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.derivatives import curvature
 from attrcert.running.checks.findings import Level
 from attrcert.running.evaluating.drawing import Drawing, Group
 from attrcert.running.evaluating.methods import explainer
-from attrcert.running.evaluating.samples import picked
+from attrcert.running.evaluating.samples import cells_of, picked
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
@@ -81,10 +82,17 @@ class Turned:
     maps: tuple[Tensor, Tensor]
     draws: int
     relabelled: Bool[Tensor, " b"]
+    k: int
 
     @cached_property
     def _angles(self) -> list[float]:
         return self.estimate.turned(ERRORS)
+
+    @cached_property
+    def _in_both(self) -> list[Cell]:
+        """Of the k largest entries."""
+        still, moved = self.maps
+        return cells_of(METRICS.make("top-k", k=self.k)(moved, still, tuple(still.shape[1:])), len(still))
 
     def cells(self, j: int, certified: dict[str, Cell]) -> dict[str, Cell]:
         reached, limit = self._angles[j], certified["angle_deg"]
@@ -93,6 +101,7 @@ class Turned:
             "T_hat_c_deg": reached,
             "cosine_hat": cosine if isfinite(cosine) else None,
             "cosine_error": error if isfinite(error) else None,
+            "top_k": self._in_both[j],
             "T_sampled_c_deg": self.sampled[j],
             "tightness": reached / float(limit) if limit else None,
             "violated_certified": None if limit is None else reached > float(limit),
@@ -158,10 +167,13 @@ class Search:
             found.means,
             chunks * CHUNK,
             labels != self.drawn.logits.argmax(dim=1),
+            self.config.largest.of(self.drawn.d),
         )
 
     def _candidates(self, eps: float) -> tuple[list[str], Float[Tensor, "candidates b n"]]:
-        """Both signs of the leading direction, where the ascent gets from there, and a random one; all inside the ball."""
+        """Both signs of the leading direction, where the ascent gets from there and from random starts, and a random one; all inside the
+        ball.
+        """
         ball, flat = Ball.whole(self._x, self.config.perturbation.delta_norm, eps), self._x.flatten(1)
         streams = Draws(self.config.arithmetic.seed, self.drawn.batch.indices)
         random = eps * directed(streams.normal("turn-random", flat.shape[1], like=flat))
@@ -170,9 +182,12 @@ class Search:
         if self.leading is not None:
             sources, found = [*sources, "jacobian", "jacobian"], [*found, first, -first]
         if self.twin is not None and self.config.turning.steps:
-            starts, h = torch.cat([first, -first]), self.h.repeat(2, 1)
-            ends = turn(self._look, h, starts, eps=eps, steps=self.config.turning.steps)
-            sources, found = [*sources, "ascent", "ascent"], [*found, *ends.chunk(2)]
+            others = streams.normal("turn-start", self.config.turning.restarts, flat.shape[1], like=flat).unbind(dim=1)
+            starts = [first, -first, *(eps * directed(other) for other in others)]
+            ends = turn(
+                self._look, self.h.repeat(len(starts), 1), torch.cat(starts), eps=eps, steps=self.config.turning.steps
+            )
+            sources, found = [*sources, *["ascent"] * len(starts)], [*found, *ends.chunk(len(starts))]
         return sources, torch.stack([ball.project(delta) for delta in found])
 
     def _look(
