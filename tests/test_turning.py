@@ -381,23 +381,26 @@ def test_the_preset_for_smoothed_maps_is_an_attack_beside_its_certificate():
     assert 0 < float(row["top_k"]) < 1
 
 
-def test_restarts_climb_from_random_directions_beside_both_signs_of_the_leading_one(monkeypatch):
+def test_the_best_of_random_starts_climbs_on_beside_both_signs_of_the_leading_direction(monkeypatch):
     seen = []
 
-    def spied(look, h, starts, **how):
-        seen.append(starts)
-        return turn(look, h, starts, **how)
+    def spied(look, h, starts, *, eps, steps):
+        ends = turn(look, h, starts, eps=eps, steps=steps)
+        seen.append((starts.view(-1, 2, starts.shape[1]), ends.view(-1, 2, starts.shape[1]), steps))
+        return ends
 
     monkeypatch.setattr(turning, "turn", spied)
-    settings = {**SMOOTH, "eps": 0.1, "limit": 2, "samples": 100, "steps": 1}
+    settings = {**SMOOTH, "eps": 0.1, "limit": 2, "samples": 100, "steps": 20}
     for restarts in (0, 3):
         library.attack("fashion-adversarial", **settings, restarts=restarts)
-    alone, more = (starts.view(-1, 2, starts.shape[1]) for starts in seen)
-    assert torch.equal(more[:2], alone)
+    (alone, _, _), (random, raced, few), (more, _, steps) = seen
+    assert (few, steps) == (2, 20)
     assert torch.equal(alone[0], -alone[1])
-    others = more[2:].transpose(0, 1)
-    torch.testing.assert_close(others.norm(dim=2), torch.full((2, 3), 0.1))
-    assert (others @ others.mT / 0.01 - torch.eye(3)).abs().max() < 0.3  # far from each other
+    assert torch.equal(more[:2], alone)
+    for sample in range(2):
+        assert (more[2, sample] - raced[:, sample]).norm(dim=1).min() < 1e-6
+        directions = random[:, sample] / 0.1
+        assert (directions @ directions.T - torch.eye(3)).abs().max() < 0.3  # far from each other, and of that size
 
 
 @pytest.mark.parametrize(("a2", "share"), [(0.2, 1.0), (0.95, 0.0)])

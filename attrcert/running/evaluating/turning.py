@@ -33,6 +33,7 @@ from attrcert.types import Batch
 from attrcert.vocabulary import SOFTPLUS_BETA
 
 FEW = 8  # fresh draws in a step of the ascent
+RACED = 10  # a random start climbs one in so many steps before it is compared
 CHOOSING = 10  # chunks of draws that the candidates are compared on
 MEASURING = 40  # chunks of fresh draws that the best is measured on, at least; as many as the certificate took, if those are more
 BLOCKS = 20  # of the jackknife
@@ -151,10 +152,7 @@ class Search:
 
     def __call__(self, eps: float) -> Turned:
         sources, candidates = self._candidates(eps)
-        compared = self._measured(candidates, CHOOSING, "turn-choice")
-        cosines = torch.stack([one.estimate().cosine for one in compared])
-        best = cosines.nan_to_num(nan=torch.inf).argmin(dim=0)
-        delta = candidates[best, torch.arange(len(best), device=best.device)]
+        delta, best, compared = self._best(candidates, "turn-choice")
         chunks = max(MEASURING, -(-self.draws // CHUNK))
         (found,) = self._measured(delta[None], chunks, "turn-measure")
         with torch.no_grad():
@@ -171,7 +169,7 @@ class Search:
         )
 
     def _candidates(self, eps: float) -> tuple[list[str], Float[Tensor, "candidates b n"]]:
-        """Both signs of the leading direction, where the ascent gets from there and from random starts, and a random one; all inside the
+        """Both signs of the leading direction, where the ascent gets from there and from a random start, and a random one; all inside the
         ball.
         """
         ball, flat = Ball.whole(self._x, self.config.perturbation.delta_norm, eps), self._x.flatten(1)
@@ -182,13 +180,34 @@ class Search:
         if self.leading is not None:
             sources, found = [*sources, "jacobian", "jacobian"], [*found, first, -first]
         if self.twin is not None and self.config.turning.steps:
-            others = streams.normal("turn-start", self.config.turning.restarts, flat.shape[1], like=flat).unbind(dim=1)
-            starts = [first, -first, *(eps * directed(other) for other in others)]
-            ends = turn(
-                self._look, self.h.repeat(len(starts), 1), torch.cat(starts), eps=eps, steps=self.config.turning.steps
-            )
+            starts = [first, -first, *self._raced(eps, ball)]
+            ends = self._climbed(torch.cat(starts), eps, self.config.turning.steps)
             sources, found = [*sources, *["ascent"] * len(starts)], [*found, *ends.chunk(len(starts))]
         return sources, torch.stack([ball.project(delta) for delta in found])
+
+    def _climbed(self, starts: Float[Tensor, "rows n"], eps: float, steps: int) -> Float[Tensor, "rows n"]:
+        return turn(self._look, self.h.repeat(len(starts) // len(self._x), 1), starts, eps=eps, steps=steps)
+
+    def _raced(self, eps: float, ball: Ball) -> list[Float[Tensor, "b n"]]:
+        """Where the best of the random starts is after a part of the steps; the others climb no further."""
+        config = self.config.turning
+        if not config.restarts:
+            return []
+        streams, n = Draws(self.config.arithmetic.seed, self.drawn.batch.indices), self.h.shape[1]
+        starts = [
+            eps * directed(one) for one in streams.normal("turn-start", config.restarts, n, like=self.h).unbind(dim=1)
+        ]
+        ends = self._climbed(torch.cat(starts), eps, max(1, config.steps // RACED))
+        return [self._best(torch.stack([ball.project(end) for end in ends.chunk(len(starts))]), "turn-race")[0]]
+
+    def _best(
+        self, candidates: Float[Tensor, "c b n"], purpose: str
+    ) -> tuple[Float[Tensor, "b n"], Int64[Tensor, " b"], list[PairedMeans]]:
+        """The candidate that turns each sample's map farthest, which one it is, and what was measured of all."""
+        compared = self._measured(candidates, CHOOSING, purpose)
+        cosines = torch.stack([one.estimate().cosine for one in compared])
+        best = cosines.nan_to_num(nan=torch.inf).argmin(dim=0)
+        return candidates[best, torch.arange(len(best), device=best.device)], best, compared
 
     def _look(
         self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows n"]
