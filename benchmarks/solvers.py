@@ -22,11 +22,10 @@ from benchmarks.peers import (
     cost,
     dense_seconds,
 )
-from benchmarks.subjects import Subject, bundled, convsmall, random_weights, resnet20
+from benchmarks.subjects import LARGE, Subject, bundled, convsmall, random_weights, resnet20
 
 NODES = 20
 BATCH = MOST_SAMPLES["cpu"]  # what a run takes at once where memory allows it
-LARGE = ("resnet18, 224 x 224", "torchvision:resnet18", 224)
 HEADER = ("model", "d", "attribution", "samples", "attrcert, ms a sample", "scipy / attrcert", "power / attrcert", "dense / attrcert",
           "products a sample: value + upper end : scipy", "outside products", "gap: attrcert, scipy, power")  # fmt: skip
 NOTE = (

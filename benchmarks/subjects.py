@@ -14,6 +14,7 @@ from attrcert.settings.sources import DataSpec, ModelSpec
 
 CIFAR = ((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.201))
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+LARGE = ("resnet18, 224 x 224", "torchvision:resnet18", 224)
 CPU, SINGLE = torch.device("cpu"), torch.float32
 
 
