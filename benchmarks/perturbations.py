@@ -73,7 +73,8 @@ def _judged(drawn: Drawing, group: Group, search: Search, eps: float) -> tuple[l
     strongest = candidates[best, torch.arange(len(best))]
     (fresh,) = search._measured(strongest[None], FRESH, "bench-fresh")
     reached = fresh.estimate().turned(2.0)
-    certified = [drawn.cosine(seen, drawn.config.spread[0], eps) for seen in group.seen]
+    (spread,) = drawn.config.spread
+    certified = [drawn.cosine(seen[spread], spread, eps) for seen in group.seen]
     margins = [
         torch.rad2deg(torch.acos(torch.tensor(cosine))).item() - angle
         for cosine, angle in zip(certified, reached, strict=True)
