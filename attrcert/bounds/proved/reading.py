@@ -21,6 +21,7 @@ from attrcert.bounds.proved.operations import activations, convolution, linear, 
 from attrcert.bounds.proved.operations.activations import ReadingRule
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
+from attrcert.networks.outputs import entry
 
 HINTS = {
     "max_pool2d": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
@@ -185,10 +186,8 @@ def _place(node: fx.Node) -> str:
 
 
 def _picked(output: Any, wanted: str | None) -> Ref:
-    if isinstance(output, dict) and wanted in output:
-        output = output[wanted]
-    elif isinstance(output, tuple | list) and wanted is not None and wanted.isdecimal():
-        output = output[int(wanted)]
+    if not isinstance(output, Ref):
+        output = entry(output, wanted, lambda part: isinstance(part, Ref) and len(part.shape) == 1)
     if not isinstance(output, Ref) or len(output.shape) != 1:
         raise ModelError("the proved bound needs logits of shape (batch, classes) as the output", hint="use --output")
     return output
