@@ -50,14 +50,15 @@ class Library(Protocol):
 def extra(module: str, package: str) -> ModuleType:
     """A library that not everybody has."""
     torchvision()  # timm and transformers import it
-    # from now on, of this process: they fetch nothing and send nothing
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != module.partition(".")[0]:
             raise
-        raise UsageError(f"{package}: models need {module}", hint=f"pip install 'attrcert[{package}]'") from error
+        raise UsageError(
+            f"{package}: models need {module.partition('.')[0]}", hint=f"pip install 'attrcert[{package}]'"
+        ) from error
 
 
 def fetched(url: str, what: str, *, download: bool) -> Path:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +37,20 @@ class Timm:
             return (fetched(known.url, what, download=download),)
         hub = extra("huggingface_hub", "timm")
         repository, _, revision = known.hf_hub_id.partition("@")
+        files = (known.hf_hub_filename,) if known.hf_hub_filename else FILES
+        for file in files:  # `hf_hub_download` asks the network even for what is here
+            cached = hub.try_to_load_from_cache(repository, file, revision=revision or None)
+            if isinstance(cached, str):
+                return (Path(cached),)
+        if not download:
+            raise not_cached(what, f"the cache has no {repository}")
         reason: Exception | None = None
-        for file in (known.hf_hub_filename,) if known.hf_hub_filename else FILES:
+        for file in files:
             try:
-                found = hub.hf_hub_download(repository, file, revision=revision or None, local_files_only=not download)
-                return (Path(found),)
+                return (Path(hub.hf_hub_download(repository, file, revision=revision or None)),)
             except (OSError, ValueError) as error:  # of the hub's errors all are one of these
                 reason = error
-        if download:
-            raise CheckpointError(f"the weights of {what} cannot be fetched from {repository}: {reason}") from reason
-        raise not_cached(what, f"the cache has no {repository}") from reason
+        raise CheckpointError(f"the weights of {what} cannot be fetched from {repository}: {reason}") from reason
 
     def with_weights(self, name: str, weights: Mapping[str, Tensor], arguments: Mapping[str, Any]) -> nn.Module:
         if "num_classes" in arguments:
@@ -82,7 +87,9 @@ class Timm:
 
     def _configuration(self, name: str) -> Any:
         timm = extra("timm", "timm")
-        known = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
+        known = None
+        with suppress(RuntimeError):  # of a model that it knows with weights that it does not
+            known = timm.get_pretrained_cfg(name) if timm.is_model(name) else None
         if known is None:
             names = [*timm.list_models(), *timm.list_models(pretrained=True)]
             raise UsageError(
