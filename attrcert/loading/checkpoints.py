@@ -22,6 +22,7 @@ from attrcert.loading.architectures import (
     maker,
     reported,
 )
+from attrcert.loading.exported import EXPORT, exported
 from attrcert.loading.files import sha256
 from attrcert.loading.fitting import best_fit, fill, last_layer, other_classes
 from attrcert.loading.libraries import library_of
@@ -82,8 +83,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
             hint="give a file of weights, or no --arch",
         )
     paths = named[0].weight_files(named[1], download=spec.download) if named else (_path(given),)
-    file = _joined([read_weight_file(path, spec.max_input) for path in paths])
-    _check_sound(file)
+    file = _file(spec, paths)
     mean, std = metadata.normalisation(file.metadata, file.name, spec.mean, spec.std)
     classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.softplus_beta)
     classes = metadata.classes(file.metadata, file.name)
@@ -138,6 +138,15 @@ def _path(checkpoint: str) -> Path:
     return path
 
 
+def _file(spec: ModelSpec, paths: Sequence[Path]) -> WeightFile:
+    """What there is of weights in the files, and something of it can be used; a program is loaded as a whole."""
+    if spec.arch == EXPORT:
+        return WeightFile(paths[0].name, (), {})
+    file = _joined([read_weight_file(path, spec.max_input) for path in paths])
+    _check_sound(file)
+    return file
+
+
 def _joined(files: Sequence[WeightFile]) -> WeightFile:
     """The parts of a model that is saved in several files."""
     if len(files) == 1:
@@ -171,6 +180,10 @@ def _of_library(spec: ModelSpec, file: WeightFile) -> Built:
 def _of_file(spec: ModelSpec, file: WeightFile) -> Built:
     """What the user says of the architecture goes before what the file says."""
     described, name = file.metadata, file.name
+    if spec.arch == EXPORT:
+        if spec.arch_args:
+            raise UsageError(f"an exported program takes no --arch-arg, got {', '.join(spec.arch_args)}")
+        return Built(exported(_path(spec.checkpoint)), EXPORT, {})
     arch = spec.arch or metadata.named_architecture(described, name)
     if arch is None:
         raise UsageError(

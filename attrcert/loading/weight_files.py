@@ -13,6 +13,7 @@ from torch import Tensor
 
 from attrcert.errors import CheckpointError
 from attrcert.foreign import shell
+from attrcert.loading.exported import EXPORT, MODEL
 from attrcert.loading.files import capped, decoding, regular
 from attrcert.loading.unread import StandIn, foreign_names, state_of, unpickled
 from attrcert.saved.files import readable
@@ -105,6 +106,11 @@ def _check_archive(path: Path, size: int, max_input: str) -> None:
         members = archive.infolist()
     capped(sum(member.file_size for member in members), max_input, path.name, CheckpointError, on_disk=size)
     names = [member.filename for member in members]
+    if any(name.endswith(f"/{MODEL}") for name in names):
+        raise CheckpointError(
+            f"{path.name} is an exported program, whose loader in torch may run code from the file",
+            hint=f"if you trust it, give --arch {EXPORT}",
+        )
     if any("/code/" in name for name in names) and any(name.endswith("constants.pkl") for name in names):
         raise CheckpointError(
             f"{path.name} is a TorchScript program, and attrcert never runs code from a checkpoint",

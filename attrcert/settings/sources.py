@@ -68,8 +68,8 @@ class ModelSpec(Capped):
     )  # fmt: skip
     arch: str | None = setting(
         None,
-        "bundled name, torchvision:NAME, timm:NAME, hf:FOLDER, package.module:factory or path/to/file.py:factory. The last two run that "
-        "code.", MODEL, basic=True,
+        "bundled name, torchvision:NAME, timm:NAME, hf:FOLDER, package.module:factory, path/to/file.py:factory, or export for a program "
+        "of torch.export (.pt2). The last three run that code.", MODEL, basic=True,
     )  # fmt: skip
     arch_args: Mapping[str, Any] = setting(
         dict, "Argument of the architecture; repeatable.",
