@@ -119,6 +119,18 @@ def test_the_poisoned_cache_is_a_trap(poisoned_cache):
     assert poisoned_cache.exists()
 
 
+def test_weights_of_a_cache_are_read_like_any_other_file(offline, poisoned_cache):
+    with pytest.raises(CheckpointError, match=r"resnet18-f37072fd\.pth .*never runs code from a checkpoint"):
+        load("torchvision:resnet18")
+    assert not poisoned_cache.exists()
+
+
+def test_a_file_may_not_name_a_model_of_a_library_that_fetches(described, offline):
+    for arch in ("timm:resnet10t", "hf:folder", "export"):
+        with pytest.raises(CheckpointError, match="A file may name a bundled architecture"):
+            load(described(arch=arch, arch_args="{}"))
+
+
 @pytest.mark.parametrize("key", ["weights", "weights_backbone", "pretrained", "pretrained_backbone"])
 def test_weights_that_the_user_asks_torchvision_for_are_refused(offline, poisoned_cache, key):
     with pytest.raises(UsageError, match=f"weights come from the checkpoint: --arch-arg {key} must not"):

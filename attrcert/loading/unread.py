@@ -10,6 +10,7 @@ import re
 import zipfile
 from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,12 @@ def foreign_names(path: Path) -> list[str]:
 
 
 def _names(path: Path) -> list[str]:
-    """As torch's unpickler reads them; none where they cannot be read."""
+    """As torch's unpickler reads them; those up to where they cannot be read."""
     found: dict[str, None] = {}
-    try:
+    with suppress(Exception):  # whatever is wrong with the file, reading it says so
         for place in _pickles(path):
             for module, name in _named(place):
                 found[f"{module}.{name}"] = None
-    except Exception:  # whatever is wrong with the file, reading it says so
-        return []
     return list(found)
 
 
