@@ -119,6 +119,18 @@ def test_the_poisoned_cache_is_a_trap(poisoned_cache):
     assert poisoned_cache.exists()
 
 
+def test_weights_of_a_cache_are_read_like_any_other_file(offline, poisoned_cache):
+    with pytest.raises(CheckpointError, match=r"resnet18-f37072fd\.pth .*never runs code from a checkpoint"):
+        load("torchvision:resnet18")
+    assert not poisoned_cache.exists()
+
+
+def test_a_file_may_not_name_a_model_of_a_library_that_fetches(described, offline):
+    for arch in ("timm:resnet10t", "hf:folder", "export"):
+        with pytest.raises(CheckpointError, match="A file may name a bundled architecture"):
+            load(described(arch=arch, arch_args="{}"))
+
+
 @pytest.mark.parametrize("key", ["weights", "weights_backbone", "pretrained", "pretrained_backbone"])
 def test_weights_that_the_user_asks_torchvision_for_are_refused(offline, poisoned_cache, key):
     with pytest.raises(UsageError, match=f"weights come from the checkpoint: --arch-arg {key} must not"):
@@ -394,11 +406,12 @@ def test_a_name_that_leads_to_no_file_is_said(tmp_path, name, kind):
         load(tmp_path / name, "softplus-mlp")
 
 
-@pytest.mark.parametrize("ending", [".pt", ".safetensors"])
-def test_a_name_that_is_no_text_is_read_or_said(tmp_path, ending):
-    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe" + ending.encode()))
-    torch.save(weights(), path)
-    if ending == ".pt":
+@pytest.mark.parametrize("save", [torch.save, save_file])
+def test_a_name_that_is_no_text_is_read_or_said(tmp_path, save):
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xfe"))
+    save(weights(), tmp_path / "w")
+    (tmp_path / "w").rename(path)
+    if save is torch.save:
         assert load(path, "softplus-mlp", ARGS).network[1].in_features == 16
         return
     with pytest.raises(CheckpointError, match="UTF-8") as caught:

@@ -9,7 +9,7 @@ from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
 from attrcert.settings.sources import DataSpec
 
-STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
+STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
 
 @command("doctor", example="attrcert doctor model.safetensors data/val --arch torchvision:resnet18")

@@ -50,7 +50,8 @@ def compute(
     with _interruptible(), _books(total) as books:
         with _uninterrupted():
             books.open(run, results, deltas)
-        for note in (*(finding.text for finding in run.findings if finding.level == "warn"), *books.notes):
+        tell_findings(run, quiet=quiet)
+        for note in books.notes:
             tell(note)
         rows: list[Row] = list(books.file.rows) if books.file else []
         done = books.file.finished if books.file else frozenset()
@@ -69,6 +70,15 @@ def compute(
         books.finish(run, jacobians)
     order = {index: place for place, index in enumerate(run.data.indices)}
     return sorted(rows, key=lambda row: order[int(row["index"] or 0)])
+
+
+def tell_findings(run: Run, *, quiet: bool) -> None:
+    """What was settled without being asked for, and what there is to worry about."""
+    for finding in () if quiet else run.findings:
+        if finding.level == "warn":
+            warn(finding.text)
+        elif finding.level == "note":
+            talk(finding.text)
 
 
 @dataclass

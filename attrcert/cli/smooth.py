@@ -43,6 +43,7 @@ def smooth(asked: Asked) -> None:
         raise UsageError("--csv has rows of certified pixels", hint="add --certify-pixels 10%")
 
     from attrcert.cli.execution import incomplete
+    from attrcert.cli.session import tell_findings
     from attrcert.running.keeping.map_pictures import check_pictures, write_pictures
     from attrcert.running.opening.opening import open_run
     from attrcert.saved.files import make_folder
@@ -56,6 +57,7 @@ def smooth(asked: Asked) -> None:
         make_folder(png)
     with Lock(out) as lock:
         run = open_run(asked.model(), asked.data(), task, asked.part(RunOptions))
+        tell_findings(run, quiet=asked.part(Quiet).quiet)
         if png is not None:
             check_pictures(png, run.data.indices)
         for note in lock.notes:

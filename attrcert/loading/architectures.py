@@ -1,4 +1,4 @@
-"""Networks from a name: bundled, torchvision's, or the user's own factory in a module or file."""
+"""Networks from a name: bundled, of a library, or the user's own factory in a module or file."""
 
 import importlib
 import importlib.util
@@ -6,14 +6,16 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from attrcert.errors import AttrcertError, InputError, ModelError, UsageError
+from attrcert.errors import AttrcertError, InputError, ModelError
 from attrcert.loading.files import regular
-from attrcert.loading.vision import torchvision
+from attrcert.loading.libraries import library_of
+from attrcert.loading.vision import prepare_torchvision, torchvision
 from attrcert.registry import unknown
 
 
@@ -45,20 +47,48 @@ def softplus_mlp(
 
 
 BUNDLED: dict[str, Callable[..., nn.Module]] = {"softplus-cnn": softplus_cnn, "softplus-mlp": softplus_mlp}
-# With these torchvision downloads and unpickles; `progress` is of the download.
-WEIGHT_ARGUMENTS = ("weights", "weights_backbone", "pretrained", "pretrained_backbone", "progress")
+CLASS_ARGUMENTS = ("num_classes", "num_labels", "n_classes", "classes")  # what factories call the number of classes
 
 
 def build(arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     """The network that `--arch` names; user code runs here, and its failures are reported as such."""
-    make = (
-        _torchvision_model(arch, arguments) if arch.startswith("torchvision:") else BUNDLED.get(arch) or factory(arch)
-    )
+    return made(maker(arch), arch, arguments)
+
+
+def maker(arch: str) -> Callable[..., Any]:
+    """What builds the network; user code is imported here."""
+    found = library_of(arch)
+    if found is None:
+        return BUNDLED.get(arch) or factory(arch)
+    library, name = found
+    return lambda **arguments: library.network(name, arguments)
+
+
+def made(make: Callable[..., Any], arch: str, arguments: Mapping[str, Any]) -> nn.Module:
     with reported(f"building {arch} with {dict(arguments)}", ModelError):
         network = make(**arguments)
     if not isinstance(network, nn.Module):
         raise ModelError(f"{arch} must return a torch.nn.Module, got {type(network).__name__}")
     return network
+
+
+def class_argument(make: Callable[..., Any], arch: str) -> str | None:
+    """The argument of a factory for the number of classes, if it has one."""
+    if library_of(arch):
+        return "num_labels" if arch.startswith("hf:") else "num_classes"
+    return next((name for name in CLASS_ARGUMENTS if name in _parameters(make)), None)
+
+
+def is_required(make: Callable[..., Any], argument: str) -> bool:
+    known = _parameters(make).get(argument)
+    return known is not None and known.default is inspect.Parameter.empty
+
+
+def _parameters(make: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(make).parameters
+    except (ValueError, TypeError):  # of what is not written in Python
+        return {}
 
 
 def factory(spec: str) -> Callable[..., Any]:
@@ -67,6 +97,7 @@ def factory(spec: str) -> Callable[..., Any]:
     if not colon and not spec.endswith(".py"):
         raise unknown("architecture", spec, BUNDLED)
     place = place or spec
+    prepare_torchvision()  # before code of others imports it
     with _importable(place), reported(f"importing {place}", ModelError):
         module = _imported_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     found = getattr(module, name, None)
@@ -75,6 +106,7 @@ def factory(spec: str) -> Callable[..., Any]:
         wrong = f"{place} has no callable {name!r}" if colon else f"--arch must be {place}:FACTORY, got {place}"
         raise ModelError(f"{wrong}; it has {', '.join(public)}")
 
+    @wraps(found)
     def make(**arguments: Any) -> Any:
         with _importable(place):
             return found(**arguments)
@@ -88,24 +120,6 @@ def is_safe_to_name(arch: str) -> bool:
         return arch in BUNDLED
     models = torchvision("models")
     return arch.partition(":")[2] in models.list_models(module=models)  # classifiers; others fetch a backbone
-
-
-def _torchvision_model(arch: str, arguments: Mapping[str, Any]) -> Callable[..., nn.Module]:
-    """The builder, kept from downloading."""
-    models = torchvision("models")
-    name = arch.partition(":")[2]
-    if name not in models.list_models():
-        raise unknown("torchvision model", name, models.list_models())
-    for key in WEIGHT_ARGUMENTS:
-        if arguments.get(key) is not None:
-            raise UsageError(f"weights come from the checkpoint: --arch-arg {key} must not be given with {arch}")
-    builder = models.get_model_builder(name)
-    none = {key: None for key in ("weights", "weights_backbone") if key in inspect.signature(builder).parameters}
-
-    def make(**given: Any) -> nn.Module:
-        return builder(**{key: value for key, value in given.items() if key not in WEIGHT_ARGUMENTS}, **none)
-
-    return make
 
 
 @contextmanager

@@ -1,32 +1,38 @@
-"""Weights from a file into a network, strictly and without ever unpickling code."""
+"""Weights from a file or a library into a network, strictly and without ever unpickling code."""
 
+import hashlib
 import os
-import pickle
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, ModelError, UsageError
 from attrcert.loading import bundled, metadata
-from attrcert.loading.architectures import build, is_safe_to_name
-from attrcert.loading.files import capped, decoding, regular, sha256
+from attrcert.loading.architectures import (
+    CLASS_ARGUMENTS,
+    class_argument,
+    is_required,
+    is_safe_to_name,
+    made,
+    maker,
+    reported,
+)
+from attrcert.loading.exported import EXPORT, exported
+from attrcert.loading.files import sha256
+from attrcert.loading.fitting import best_fit, fill, last_layer, other_classes
+from attrcert.loading.libraries import library_of
+from attrcert.loading.libraries.library import Preparation
+from attrcert.loading.weight_files import Tree, WeightFile, read_weight_file
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import unknown
-from attrcert.saved.files import readable
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, ModelSpec
-from attrcert.vocabulary import shortened, some
+from attrcert.vocabulary import some
 
-DEEPEST = 4  # wrappers within wrappers
-WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
-PREFIXES = ("module.", "model.", "_orig_mod.")
-TORCH_ENDINGS = (".pt", ".pth", ".th")
 EIGHT_BITS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz, torch.float8_e5m2, torch.float8_e5m2fnuz)
 USABLE = {
     *EIGHT_BITS, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool,
@@ -36,10 +42,27 @@ USABLE = {
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A classifier and what the manifest says of where it came from."""
+    """A classifier and what the manifest says of where it came from; what was settled without being asked for: `notes` to read,
+    `doubts` to look into. `preparation` is what a library says of the pixels, `whole` whether the weights are the library's too.
+    """
 
     classifier: Classifier
     facts: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
+    preparation: Preparation | None = None
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Built:
+    """A network with its weights in it, and where it came from."""
+
+    network: nn.Module
+    arch: str
+    arguments: Mapping[str, Any]
+    notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
 
 def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> LoadedModel:
@@ -53,44 +76,44 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
         return LoadedModel(Classifier(given, spec.mean, spec.std, spec.output, spec.softplus_beta), {})
     if not isinstance(given, str):
         raise UsageError(f"a model must be a network, a Classifier, a file or a name, got {type(given).__name__}")
-    path = bundled.models().get(spec.checkpoint) or Path(spec.checkpoint)
-    weights, described = read_weights(path, spec.max_input)
-    weights = checked(weights, path.name)
-    mean, std = metadata.normalisation(described, path.name, spec.mean, spec.std)
-    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.softplus_beta)
-    classes = metadata.classes(described, path.name)
-    arch, arguments, network = _network(spec, weights, described, path.name)
-    fill(network, weights, path.name)
-    network = network.to(device=device, dtype=dtype)
-    overflown = [key for key, tensor in network.state_dict().items() if not _is_finite(tensor)]
-    if overflown:
-        raise CheckpointError(
-            f"weights must fit into {str(dtype).removeprefix('torch.')}, but {path.name} has larger ones in {some(overflown)}"
+    named = library_of(given)
+    if named and spec.arch:
+        raise UsageError(
+            f"{given} comes with its architecture: --arch must not be given",
+            hint="give a file of weights, or no --arch",
         )
+    paths = named[0].weight_files(named[1], download=spec.download) if named else (_path(given),)
+    file = _file(spec, paths)
+    mean, std = metadata.normalisation(file.metadata, file.name, spec.mean, spec.std)
+    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.softplus_beta)
+    classes = metadata.classes(file.metadata, file.name)
+    built = _of_library(spec, file) if named else _of_file(spec, file)
+    known = named or library_of(built.arch)
+    preparation = known[0].preparation(known[1]) if known else None
+    if preparation and preparation.mean and classifier.mean is None:
+        classifier = replace(classifier, mean=preparation.mean, std=preparation.std)
+        built = replace(built, notes=(*built.notes, _said_of_pixels(preparation)))
     facts = {
-        "checkpoint": spec.checkpoint,
-        "checkpoint_sha256": sha256(path),
-        "arch": arch,
-        "arch_args": dict(arguments),
-        "arch_sha256": _arch_hash(arch),
-        "mean": mean,
-        "std": std,
+        "checkpoint": given,
+        "checkpoint_sha256": _digest(paths),
+        "arch": built.arch,
+        "arch_args": dict(built.arguments),
+        "arch_sha256": _arch_hash(built.arch),
+        "mean": classifier.mean,
+        "std": classifier.std,
         "output": spec.output,
-        "classes": classes,
+        "classes": classes or (list(preparation.classes) if named and preparation and preparation.classes else None),
+        **({"checkpoint_key": spec.checkpoint_key} if spec.checkpoint_key else {}),
     }
-    return LoadedModel(replace(classifier, network=network), facts)
+    network = _placed(built.network, file.name, device, dtype)
+    found = LoadedModel(replace(classifier, network=network), facts, built.notes, built.doubts, preparation)
+    return replace(found, whole=named is not None)
 
 
-def read_weights(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors of a checkpoint and its metadata, by the kind of file it is."""
-    if not path.suffix and path.parent == Path(".") and not os.path.lexists(path):
-        raise unknown("checkpoint", str(path), bundled.models())
-    size = regular(path, "checkpoint file", CheckpointError)
-    if path.suffix == ".safetensors":
-        return _read_safetensors(path)
-    if path.suffix in TORCH_ENDINGS:
-        return _read_torch(path, size, max_input), {}
-    raise CheckpointError(f"a checkpoint must be .safetensors or {', '.join(TORCH_ENDINGS)}, got {path.name}")
+def read_weights(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> tuple[dict[str, Tensor], Mapping[str, str]]:
+    """The likeliest weights of a file, and its metadata."""
+    file = read_weight_file(path, max_input)
+    return file.trees[0].weights, file.metadata
 
 
 def checked(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
@@ -108,54 +131,123 @@ def checked(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
     return wide
 
 
-def fill(network: nn.Module, weights: Mapping[str, Tensor], name: str) -> None:
-    """Load the weights strictly: every tensor of the network, none left over, of its shape and kind."""
-    wanted = network.state_dict()
-    given = _unprefixed(weights, wanted)
-    optional = {key for key in wanted if key.endswith("num_batches_tracked")}
-    common = [key for key in wanted if key in given]
-    problems = {
-        "missing": [key for key in wanted if key not in given and key not in optional],
-        "unexpected": [key for key in given if key not in wanted],
-        "of another shape": [
-            f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
-            for key in common
-            if given[key].shape != wanted[key].shape
-        ],
-        "of another kind": [
-            f"{key} {given[key].dtype} instead of {wanted[key].dtype}"
-            for key in common
-            if given[key].is_floating_point() != wanted[key].is_floating_point() and key not in optional
-        ],
-    }
-    if any(problems.values()):
-        listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in problems.items() if keys)
-        raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
-    network.load_state_dict(dict(given), strict=False)
+def _path(checkpoint: str) -> Path:
+    path = bundled.models().get(checkpoint) or Path(checkpoint)
+    if not path.suffix and path.parent == Path(".") and not os.path.lexists(path):
+        raise unknown("checkpoint", str(path), bundled.models())
+    return path
 
 
-def _network(
-    spec: ModelSpec, weights: Mapping[str, Tensor], described: Mapping[str, str], name: str
-) -> tuple[str, Mapping[str, Any], nn.Module]:
-    """The architecture's name, its arguments, and the network; what the user says goes before what the file says."""
+def _file(spec: ModelSpec, paths: Sequence[Path]) -> WeightFile:
+    """What there is of weights in the files, and something of it can be used; a program is loaded as a whole."""
+    if spec.arch == EXPORT:
+        return WeightFile(paths[0].name, (), {})
+    file = _joined([read_weight_file(path, spec.max_input) for path in paths])
+    _check_sound(file)
+    return file
+
+
+def _joined(files: Sequence[WeightFile]) -> WeightFile:
+    """The parts of a model that is saved in several files."""
+    if len(files) == 1:
+        return files[0]
+    weights = {key: tensor for file in files for key, tensor in file.trees[0].weights.items()}
+    return WeightFile(files[0].name, (Tree("", weights),), files[0].metadata)
+
+
+def _check_sound(file: WeightFile) -> None:
+    """That something in the file can be used, whichever part of it will be."""
+    refused: CheckpointError | None = None
+    for tree in file.trees:
+        try:
+            checked(tree.weights, file.name)
+            return
+        except CheckpointError as error:
+            refused = refused or error
+    if refused:
+        raise refused
+
+
+def _of_library(spec: ModelSpec, file: WeightFile) -> Built:
+    named = library_of(spec.checkpoint)
+    assert named is not None
+    library, name = named
+    weights = checked(file.trees[0].weights, file.name)
+    with reported(f"loading {spec.checkpoint}", ModelError):
+        return Built(library.with_weights(name, weights, spec.arch_args), spec.checkpoint, spec.arch_args)
+
+
+def _of_file(spec: ModelSpec, file: WeightFile) -> Built:
+    """What the user says of the architecture goes before what the file says."""
+    described, name = file.metadata, file.name
+    if spec.arch == EXPORT:
+        if spec.arch_args:
+            raise UsageError(f"an exported program takes no --arch-arg, got {', '.join(spec.arch_args)}")
+        return Built(exported(_path(spec.checkpoint)), EXPORT, {})
     arch = spec.arch or metadata.named_architecture(described, name)
     if arch is None:
         raise UsageError(
             f"{name} does not say which architecture it belongs to",
-            hint="give --arch torchvision:NAME, package.module:factory or path/to/file.py:factory",
+            hint="give --arch torchvision:NAME, timm:NAME, package.module:factory or path/to/file.py:factory",
         )
     # the file's arguments are those of the architecture that the file was made with
     its_own = described.get("attrcert.arch", arch) == arch
     theirs = metadata.arguments(described, name) if its_own and not spec.arch_args else {}
-    arguments = theirs or spec.arch_args
+    make = maker(arch)
     if not theirs and (spec.arch or not is_safe_to_name(arch)):
-        return arch, arguments, build(arch, arguments)
-    # first without memory, which shows what size it is; a few torchvision models can only be built for real
-    if is_safe_to_name(arch):
-        with suppress(ModelError), metadata.justified_by(weights, name), torch.device("meta"):
-            build(arch, arguments)
-    with metadata.justified_by(weights, name):
-        return arch, arguments, build(arch, arguments)
+        return _fitted(spec, file, arch, spec.arch_args, make, lambda given: made(make, arch, given))
+
+    def build(given: Mapping[str, Any]) -> nn.Module:
+        weights = file.trees[0].weights
+        # first without memory, which shows what size it is; a few torchvision models can only be built for real
+        if is_safe_to_name(arch):
+            with suppress(ModelError), metadata.justified_by(weights, name), torch.device("meta"):
+                made(make, arch, given)
+        with metadata.justified_by(weights, name):
+            return made(make, arch, given)
+
+    return _fitted(spec, file, arch, theirs or spec.arch_args, make, build)
+
+
+def _fitted(
+    spec: ModelSpec,
+    file: WeightFile,
+    arch: str,
+    arguments: Mapping[str, Any],
+    make: Callable[..., Any],
+    build: Callable[[Mapping[str, Any]], nn.Module],
+) -> Built:
+    """The network with the weights that fit it best; where nobody says how many classes it has, the weights do."""
+    argument = None if set(CLASS_ARGUMENTS) & set(arguments) else class_argument(make, arch)
+    given = {**arguments, argument: last_layer(file)} if argument and is_required(make, argument) else dict(arguments)
+    network = build(given)
+    fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
+    classes = other_classes(network.state_dict(), fit.weights) if argument else None
+    if argument and classes is not None:
+        given = {**arguments, argument: classes}
+        network = build(given)
+        fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
+    doubts = fill(network, replace(fit, weights=checked(fit.weights, file.name)), file.name)
+    notes = (
+        () if argument not in given else (f"{argument}={given[argument]} is what the last layer in {file.name} has",)
+    )
+    return Built(network, arch, given, notes, tuple(doubts))
+
+
+def _said_of_pixels(preparation: Preparation) -> str:
+    mean, std = (",".join(f"{value:.4g}" for value in part or ()) for part in (preparation.mean, preparation.std))
+    return f"--mean {mean} --std {std} are those of {preparation.source}"
+
+
+def _placed(network: nn.Module, name: str, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """On its device in its precision, which has to hold the weights."""
+    network = network.to(device=device, dtype=dtype)
+    overflown = [key for key, tensor in network.state_dict().items() if not _is_finite(tensor)]
+    if overflown:
+        raise CheckpointError(
+            f"weights must fit into {str(dtype).removeprefix('torch.')}, but {name} has larger ones in {some(overflown)}"
+        )
+    return network
 
 
 def _oddity(tensor: Tensor) -> str:
@@ -171,78 +263,9 @@ def _is_finite(tensor: Tensor) -> bool:
     return not tensor.is_floating_point() or bool(tensor.isfinite().all())
 
 
-def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise CheckpointError(
-            f"safetensors reads files with names in UTF-8 only, got {path}", hint="rename it"
-        ) from error
-    otherwise = f"{path.name} is not a readable safetensors file"
-    with decoding(otherwise, CheckpointError), safe_open(path, framework="pt") as file:
-        names = file.keys()
-        return {name: file.get_tensor(name) for name in names}, file.metadata() or {}
-
-
-def _read_torch(path: Path, size: int, max_input: str) -> dict[str, Tensor]:
-    with readable(path), path.open("rb") as stream:
-        head = stream.read(2)
-    if head != b"PK" and head[:1] != b"\x80":  # a zip archive, or a pickle
-        raise CheckpointError(f"{path.name} is not a readable torch checkpoint: it is neither an archive nor a pickle")
-    try:
-        if head == b"PK":
-            with zipfile.ZipFile(path) as archive:
-                declared = sum(member.file_size for member in archive.infolist())
-            capped(declared, max_input, path.name, CheckpointError, on_disk=size)
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except CheckpointError:
-        raise
-    except pickle.UnpicklingError as error:
-        raise CheckpointError(
-            f"{path.name} holds more than tensors, and attrcert never runs code from a checkpoint",
-            hint="save it again with torch.save(model.state_dict(), path), or as .safetensors",
-        ) from error
-    except Exception as error:
-        reason = shortened(str(error).partition(". ")[0])  # torch goes on with advice that is not for here
-        raise CheckpointError(
-            f"{path.name} is not a readable torch checkpoint: {type(error).__name__}: {reason}"
-        ) from error
-    weights = _state(content, path.name)
-    # a view can be larger than what it views
-    filled = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
-    capped(filled, max_input, path.name, CheckpointError, on_disk=size)
-    return weights
-
-
-def _state(content: Any, name: str) -> dict[str, Tensor]:
-    """The state dict in whatever it was wrapped in."""
-    for _ in range(DEEPEST):
-        if not isinstance(content, Mapping) or _is_state(content):
-            break
-        inner = [key for key in WRAPPERS if isinstance(content.get(key), Mapping)]
-        if not inner:
-            entries = some([key for key in content if isinstance(key, str)]) or "none that is named"
-            raise CheckpointError(f"{name} holds no weights under {', '.join(WRAPPERS)}; its entries are {entries}")
-        content = content[inner[0]]
-    if not isinstance(content, Mapping) or not _is_state(content):
-        raise CheckpointError(f"{name} must hold a state dict, got {type(content).__name__}")
-    return dict(content)
-
-
-def _is_state(content: Mapping[Any, Any]) -> bool:
-    return bool(content) and all(isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items())
-
-
-def _unprefixed(weights: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """The weights without the prefixes that wrappers put before every key."""
-    for _ in range(DEEPEST):
-        if weights.keys() & wanted.keys():
-            break
-        prefix = next((p for p in PREFIXES if weights and all(key.startswith(p) for key in weights)), None)
-        if prefix is None:
-            break
-        weights = {key.removeprefix(prefix): tensor for key, tensor in weights.items()}
-    return weights
+def _digest(paths: Sequence[Path]) -> str:
+    digests = [sha256(path) for path in paths]
+    return digests[0] if len(digests) == 1 else hashlib.sha256("".join(digests).encode()).hexdigest()
 
 
 def _arch_hash(arch: str) -> str | None:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules import module as registration
 
 from attrcert.errors import CheckpointError
-from attrcert.loading.architectures import WEIGHT_ARGUMENTS, is_safe_to_name
+from attrcert.loading.architectures import is_safe_to_name
+from attrcert.loading.libraries.torchvision_models import WEIGHT_ARGUMENTS
 from attrcert.vocabulary import shortened
 
 LONGEST = 10**6  # characters of an entry

@@ -1,6 +1,7 @@
 """The one importer of torchvision; declares what a stock wheel misses beside a CPU-only torch."""
 
 import importlib
+from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
 import torch
@@ -27,3 +28,13 @@ def torchvision(module: str = "") -> ModuleType:
         library.define(schema)
     _declared.append(library)
     return importlib.import_module(name)
+
+
+def prepare_torchvision() -> None:
+    """What the code of others will import is importable; it takes a second, and only where a wheel may miss its operators."""
+    try:
+        stock = "+" not in version("torchvision")
+    except PackageNotFoundError:
+        return
+    if stock and torch.version.cuda is None:
+        torchvision()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attrcert.errors import ModelError, UsageError
+from attrcert.networks.outputs import entry
 from attrcert.networks.twins import Twins
 from attrcert.vocabulary import SOFTPLUS_BETA
 
@@ -40,7 +41,7 @@ class Classifier:
 
     def __call__(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b k"]:
         with Twins(self.beta), sdpa_kernel(SDPBackend.MATH):
-            return self._picked(self.network(self._normalised(x)))
+            return self._picked(self.network(self._normalised(x)), len(x))
 
     def original(self) -> "Classifier":
         """The network with its own activations."""
@@ -85,9 +86,12 @@ class Classifier:
         )
         return (x - mean) / std
 
-    def _picked(self, output: Any) -> Float[Tensor, "b k"]:
+    def _picked(self, output: Any, batch: int) -> Float[Tensor, "b k"]:
+        def is_logits(part: Any) -> bool:
+            return isinstance(part, Tensor) and part.ndim == 2 and len(part) == batch and part.is_floating_point()
+
         if not isinstance(output, Tensor):
-            output = self._part(output)
+            output = entry(output, self.output, is_logits)
         if not isinstance(output, Tensor) or output.ndim != 2:
             came = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
             raise ModelError(
@@ -95,19 +99,3 @@ class Classifier:
                 hint="pick the right output with --output",
             )
         return output
-
-    def _part(self, output: Any) -> Any:
-        names = (
-            list(output)
-            if isinstance(output, dict)
-            else [str(i) for i in range(len(output))]
-            if hasattr(output, "__len__")
-            else []
-        )
-        if self.output is None or self.output not in names:
-            raise ModelError(
-                f"the model gives a {type(output).__name__} with the entries {', '.join(map(str, names))}; "
-                f"one of them must be picked, got {self.output}",
-                hint=f"e.g. --output {names[0]}" if names else "",
-            )
-        return output[self.output] if isinstance(output, dict) else output[int(self.output)]

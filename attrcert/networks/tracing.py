@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor, nn
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode, resolve_name
 
 
@@ -18,7 +19,7 @@ class Called(TorchFunctionMode):
         self.names: list[tuple[str, str]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append(((resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2], self._stack[-1]))
+        self.names.append((_name(func), self._stack[-1]))
         return func(*args, **(kwargs or {}))
 
     def __enter__(self) -> "Called":
@@ -35,6 +36,12 @@ class Called(TorchFunctionMode):
         for handle in self._handles:
             handle.remove()
         super().__exit__(*reason)  # type: ignore[no-untyped-call]
+
+
+def _name(func: Any) -> str:
+    if isinstance(func, OpOverload):  # as exported programs call them
+        return func.overloadpacket.__name__
+    return (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]
 
 
 @contextmanager

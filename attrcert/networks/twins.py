@@ -43,7 +43,7 @@ class Twins(TorchFunctionMode):
         smooth = twin(self.beta, *args, **kwargs) if twin else None
         if smooth is None:
             return func(*args, **kwargs)
-        self.replaced[func.__name__.strip("_")] += 1
+        self.replaced[func.__name__.partition(".")[0].strip("_")] += 1
         return smooth
 
 
@@ -111,8 +111,13 @@ def _is_relu(low: Any, high: Any) -> bool:
     return high is None and isinstance(low, int | float) and low == 0
 
 
+_aten = torch.ops.aten  # as exported programs call them
+_CLAMPS = (_aten.clamp.default, _aten.clamp_min.default)
 _FROZEN: dict[Any, Callable[..., Tensor | None]] = {
     torch.conv1d: frozen.convolution,
+    _aten.conv1d.default: frozen.convolution,
+    _aten.conv2d.default: frozen.convolution,
+    _aten.softplus.default: _own_softplus,
     torch.conv2d: frozen.convolution,
     torch.conv3d: frozen.convolution,
     F.batch_norm: frozen.batch_norm,
@@ -122,15 +127,15 @@ _FROZEN: dict[Any, Callable[..., Tensor | None]] = {
 _TWINS: dict[Any, Callable[..., Tensor | None]] = {
     original: twin
     for twin, originals in (
-        (_relu, (F.relu, torch.relu, Tensor.relu)),
-        (_relu_, (torch.relu_, Tensor.relu_)),
-        (_relu6, (F.relu6,)),
-        (_hardtanh, (F.hardtanh,)),
-        (_leaky_relu, (F.leaky_relu,)),
-        (_leaky_relu_, (F.leaky_relu_,)),
-        (_prelu, (F.prelu, torch.prelu)),
+        (_relu, (F.relu, torch.relu, Tensor.relu, _aten.relu.default)),
+        (_relu_, (torch.relu_, Tensor.relu_, _aten.relu_.default)),
+        (_relu6, (F.relu6, _aten.relu6.default)),
+        (_hardtanh, (F.hardtanh, _aten.hardtanh.default)),
+        (_leaky_relu, (F.leaky_relu, _aten.leaky_relu.default)),
+        (_leaky_relu_, (F.leaky_relu_, _aten.leaky_relu_.default)),
+        (_prelu, (F.prelu, torch.prelu, _aten.prelu.default)),
         (_maximum, (torch.maximum, Tensor.maximum)),
-        (_clamp, (torch.clamp, Tensor.clamp, torch.clip, Tensor.clip, torch.clamp_min, Tensor.clamp_min)),
+        (_clamp, (torch.clamp, Tensor.clamp, torch.clip, Tensor.clip, torch.clamp_min, Tensor.clamp_min, *_CLAMPS)),
         (_clamp_, (torch.clamp_, Tensor.clamp_, torch.clip_, Tensor.clip_, torch.clamp_min_, Tensor.clamp_min_)),
     )
     for original in originals

@@ -39,12 +39,19 @@ def _numbers(text: str, name: str) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Capped(Settings):
-    """What files of strangers may fill."""
+    """What comes from strangers: what it may fill, and whether it is fetched."""
 
     max_input: str = setting(
         DEFAULT_MAX_INPUT, "Refuse a compressed checkpoint or .npz, or a picture, that would fill more memory than this, e.g. 8GB.",
         DATA, kw_only=True,
     )  # fmt: skip
+
+    download: bool = setting(
+        False,
+        "Let torchvision download the dataset, and fetch the weights of timm:NAME or torchvision:NAME.",
+        DATA,
+        kw_only=True,
+    )
 
     def check(self) -> None:
         parse_bytes(self.max_input, "--max-input")
@@ -55,11 +62,14 @@ class ModelSpec(Capped):
     """How a user names a model, or the network itself; what is None is taken from the checkpoint's metadata."""
 
     checkpoint: Any = setting(
-        DEFAULT_MODEL, "A bundled model's name, a .safetensors file, or a .pt/.pth/.th state dict.", MODEL, argument=True, basic=True,
+        DEFAULT_MODEL,
+        "A bundled model's name, a file of weights (safetensors or torch, whatever it is called), or a model with its own weights: "
+        "timm:NAME, torchvision:NAME, hf:FOLDER.", MODEL, argument=True, basic=True,
     )  # fmt: skip
     arch: str | None = setting(
-        None, "bundled name, torchvision:NAME, package.module:factory or path/to/file.py:factory. The last two run that code.",
-        MODEL, basic=True,
+        None,
+        "bundled name, torchvision:NAME, timm:NAME, hf:FOLDER, package.module:factory, path/to/file.py:factory, or export for a program "
+        "of torch.export (.pt2). The last three run that code.", MODEL, basic=True,
     )  # fmt: skip
     arch_args: Mapping[str, Any] = setting(
         dict, "Argument of the architecture; repeatable.",
@@ -77,6 +87,9 @@ class ModelSpec(Capped):
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
         "are not changed.", MODEL, read=number_or("none", None), positive=True,
     )  # fmt: skip
+    checkpoint_key: str | None = setting(
+        None, "Which entry of CHECKPOINT holds the weights, e.g. model_ema.", MODEL, unsaid="the one that fits best"
+    )
 
 
 @dataclass(frozen=True)
@@ -89,7 +102,6 @@ class DataSpec(Capped):
         DATA, argument=True, basic=True,
     )  # fmt: skip
     data_root: str = setting("data", "Folder of torchvision datasets.", DATA)
-    download: bool = setting(False, "Let torchvision download the dataset.", DATA)
     resize: int | None = setting(None, "Resize the shorter side to this many pixels.", DATA, least=1, basic=True)
     crop: int | None = setting(None, "Crop the centre to this many pixels.", DATA, least=1, basic=True)
     channels: int | None = setting(

@@ -21,6 +21,7 @@ from attrcert.bounds.proved.operations import activations, convolution, linear, 
 from attrcert.bounds.proved.operations.activations import ReadingRule
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
+from attrcert.networks.outputs import entry
 
 HINTS = {
     "max_pool2d": f"its gradient jumps: train with average pooling instead; {SMOOTHER}",
@@ -52,6 +53,8 @@ class Written(fx.Proxy):
 class Reader(fx.Tracer):
     """Looks into every module but those with rules of their own."""
 
+    last: fx.Node | None = None  # where it was when something failed
+
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return Written(node, self)
 
@@ -60,7 +63,7 @@ class Reader(fx.Tracer):
 
     def create_node(self, *args: Any, **kwargs: Any) -> fx.Node:
         """The graph itself does not say under which mode of torch an operation stood."""
-        node = super().create_node(*args, **kwargs)
+        node = self.last = super().create_node(*args, **kwargs)
         if not torch.is_grad_enabled():
             node.meta[MODE] = "torch.no_grad()"
         elif torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
@@ -80,12 +83,14 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
         mean, std = (torch.tensor(part, dtype=torch.float64, device=device).view(-1, *axes) for part in (f.mean, f.std))
         pixels = scaling.scaled(building, pixels, 1 / std, -mean / std)
     _without_hooks(f.network)
+    reader = Reader()
     try:
         with torch.enable_grad():
-            graph = Reader().trace(f.network)
+            graph = reader.trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
+        after = f" after {_name(reader.last)}{_place(reader.last)}" if reader.last else ""
         raise ModelError(
-            f"the proved bound reads the network with torch.fx, which failed: {type(error).__name__}: {error}",
+            f"the proved bound reads the network with torch.fx, which failed{after}: {type(error).__name__}: {error}",
             hint=f"write its forward without control flow on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
@@ -131,7 +136,7 @@ def _interpreted(graph: fx.Graph, root: nn.Module, building: Building, pixels: R
 
 def _called(node: fx.Node, root: nn.Module, building: Building, args: Any, kwargs: Any) -> Any:
     """A call by its rule; one that touches no reference is made as it stands."""
-    rule, name = _rule(node, root), getattr(node.target, "__name__", str(node.target))
+    rule, name = _rule(node, root), _name(node)
     if node.op == "call_module" or _touches(args) or _touches(kwargs):
         try:
             result = _known(rule, name, building, args, kwargs)(building, *args, **kwargs)
@@ -177,18 +182,20 @@ def _known(rule: ReadingRule | None, name: str, building: Building, args: Any, k
     return rule
 
 
+def _name(node: fx.Node) -> str:
+    return getattr(node.target, "__name__", str(node.target))
+
+
 def _place(node: fx.Node) -> str:
     """Where in the network, as far as the tracer knows."""
     stack = node.meta.get("nn_module_stack") or {}
     names = [str(entry[0]) for entry in stack.values() if entry[0]]
-    return f" in {names[-1]}" if names else ""
+    return f" in {names[-1] if names else 'the model'}"
 
 
 def _picked(output: Any, wanted: str | None) -> Ref:
-    if isinstance(output, dict) and wanted in output:
-        output = output[wanted]
-    elif isinstance(output, tuple | list) and wanted is not None and wanted.isdecimal():
-        output = output[int(wanted)]
+    if not isinstance(output, Ref):
+        output = entry(output, wanted, lambda part: isinstance(part, Ref) and len(part.shape) == 1)
     if not isinstance(output, Ref) or len(output.shape) != 1:
         raise ModelError("the proved bound needs logits of shape (batch, classes) as the output", hint="use --output")
     return output

@@ -20,7 +20,12 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
     beyond = [label for _, label in known if not 0 <= label < logits.shape[1]]
     if beyond:
         message = f"labels must be below {logits.shape[1]}, the number of classes, got {beyond[0]}"
-        return Finding("accuracy", Level.FAIL, message, "is this the data set that the model was trained for?")
+        return Finding(
+            "accuracy",
+            Level.FAIL,
+            message,
+            "is this the data set that the model was trained for, and --output the right one?",
+        )
     hits, classes = sum(int(logits[i].argmax()) == label for i, label in known), logits.shape[1]
     message = f"{hits} of {len(known)} right"
     by_chance = float(bdtrc(hits - 1, len(known), 1 / classes))

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 class Level(StrEnum):
     OK = "ok"
+    NOTE = "note"  # settled without being asked for: told, and nothing to worry about
     WARN = "warn"
     FAIL = "fail"
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
+from attrcert.loading.preparing import prepared
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
@@ -56,14 +57,14 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
     loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return checks.doctor(classifier, x, labels)
+        return [*_settled(loaded), *checks.doctor(classifier, x, labels)]
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
     """With settings that come before those of the model itself."""
     given = taken(ModelSpec, given)
     if isinstance(model, nn.Module | Classifier):
-        _none_of(given, "checkpoints", "checkpoint", "arch", "arch_args")
+        _none_of(given, "checkpoints", "checkpoint", "arch", "arch_args", "checkpoint_key")
     if isinstance(model, Classifier):
         renamed = {"beta" if name == "softplus_beta" else name: value for name, value in given.items()}
         return ModelSpec(checkpoint=replace(model, **renamed))
@@ -77,7 +78,7 @@ def data_spec(data: Any, **given: Any) -> DataSpec:
     """With settings that come before those of the specification."""
     given = taken(DataSpec, given)
     if not (data is None or isinstance(data, str | Path | DataSpec)):
-        _none_of(given, "data that are named", "dataset", "data_root", "download", "channels")
+        _none_of(given, "data that are named", "dataset", "data_root", "channels")
     if isinstance(data, DataSpec):
         return replace(data, **given)
     data = str(data) if isinstance(data, Path) else data
@@ -96,7 +97,17 @@ def _load(
     device = _device(options, model.checkpoint)
     look_for(data)  # before a model's code runs
     loaded = load_model(model, device=device, dtype=dtype)
-    return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
+    images = load_data(replace(data, channels=data.channels or _channels(loaded.classifier)))
+    if data.resize is None and data.crop is None:
+        images, told = prepared(loaded, images)
+        loaded = replace(loaded, notes=(*loaded.notes, *told))
+    return loaded, images, device
+
+
+def _settled(model: LoadedModel) -> list[Finding]:
+    """What was settled of the model without being asked for."""
+    notes = (Finding("model", Level.NOTE, note) for note in model.notes)
+    return [*notes, *(Finding("model", Level.WARN, doubt) for doubt in model.doubts)]
 
 
 def _device(options: RunOptions, model: Any) -> torch.device:
@@ -147,6 +158,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
         batch_size=options.batch_size or work.batch_size(scene),
         fidelity=measured,
         findings=(
+            *_settled(model),
             *findings,
             *work.findings,
             *memory_findings(fits, scene.layout.chunk, options),

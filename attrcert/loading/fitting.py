@@ -1,0 +1,139 @@
+"""The weights of a file that fit a network best, wherever in the file they stand; what is left out is told, what is missing is an error."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from attrcert.errors import CheckpointError, UsageError
+from attrcert.loading.weight_files import AVERAGED, DEEPEST, Tree, WeightFile
+from attrcert.vocabulary import shortened, some
+
+COUNTER = "num_batches_tracked"  # of batch norms, which nothing depends on
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Tensors under their names in the network, and how they were found: entry, prefix, what stands beside them, and who fits too."""
+
+    weights: Mapping[str, Tensor]
+    tree: Tree
+    prefix: str = ""
+    beside: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        return _place(self.tree, self.prefix)
+
+
+def best_fit(wanted: Mapping[str, Tensor], file: WeightFile, entry: str | None = None) -> Fit:
+    """The entry and prefix with most of the wanted tensors; of those that fit alike, one that holds no averages, then as `Tree`s come,
+    then the shorter prefix.
+    """
+    trees = [tree for tree in file.trees if entry is None or tree.entry == entry]
+    if not trees:
+        known = some([tree.entry for tree in file.trees if tree.entry], 20) or "none"
+        raise UsageError(
+            f"--checkpoint-key must be an entry of {file.name} with tensors, got {entry!r}; it has {known}"
+        )
+    found = [
+        (-matched, bool(AVERAGED.search(prefix)), place, prefix.count("."), prefix, tree)
+        for place, tree in enumerate(trees)
+        for prefix, matched in _prefixes(tree.weights, wanted).items()
+    ]
+    if not found:
+        return Fit(trees[0].weights, trees[0])
+    ordered = sorted(found, key=lambda one: one[:4])
+    most, *_, prefix, tree = ordered[0]
+    fit = _fit(tree, prefix)
+    complete = not any(problems(wanted, fit.weights).values())
+    rivals = tuple(_place(one[5], one[4]) for one in ordered[1:] if one[0] == most) if complete else ()
+    return Fit(fit.weights, tree, prefix, fit.beside, rivals)
+
+
+def problems(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, list[str]]:
+    """What keeps the given weights from being those of the network."""
+    common = [key for key in wanted if key in given]
+    own = {_stem(key) for key in wanted}
+    odd = {
+        "missing": [key for key in wanted if key not in given and not key.endswith(COUNTER)],
+        "of another shape": [
+            f"{key} {tuple(given[key].shape)} instead of {tuple(wanted[key].shape)}"
+            for key in common
+            if given[key].shape != wanted[key].shape
+        ],
+        "of another kind": [
+            f"{key} {given[key].dtype} instead of {wanted[key].dtype}"
+            for key in common
+            if given[key].is_floating_point() != wanted[key].is_floating_point() and not key.endswith(COUNTER)
+        ],
+    }
+    unexpected = [key for key in given if key not in wanted]
+    misfit = any(odd.values()) or not common
+    # a part that the network has none like may stand beside it; one more of a kind that it has makes another network
+    return odd | {"unexpected": [key for key in unexpected if misfit or _stem(key) in own]}
+
+
+def other_classes(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> int | None:
+    """How many classes the weights have, where nothing but the number of outputs of the last layer keeps them from fitting."""
+    differing = [key for key in wanted if key in given and wanted[key].shape != given[key].shape]
+    missing = [key for key in wanted if key not in given and not key.endswith(COUNTER)]
+    if missing or any(wanted[key].shape[1:] != given[key].shape[1:] for key in differing):
+        return None
+    ours, theirs = ({tensors[key].shape[:1] for key in differing} for tensors in (wanted, given))
+    return next(iter(theirs))[0] if len(ours) == len(theirs) == 1 and all(theirs) else None
+
+
+def last_layer(file: WeightFile) -> int | None:
+    """How many outputs the last layer of a file's likeliest weights has."""
+    matrices = [tensor for tensor in file.trees[0].weights.values() if tensor.ndim >= 2]
+    return matrices[-1].shape[0] if matrices else None
+
+
+def fill(network: nn.Module, fit: Fit, name: str) -> list[str]:
+    """Load the weights strictly: every tensor of the network, of its shape and kind. Says what was left out and what fitted too."""
+    wrong = problems(network.state_dict(), fit.weights)
+    if any(wrong.values()):
+        listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in wrong.items() if keys)
+        raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
+    result = network.load_state_dict(dict(fit.weights), strict=False)
+    return list(_told(fit, [fit.prefix + key for key in result.unexpected_keys], name))
+
+
+def _told(fit: Fit, unused: list[str], name: str) -> Iterator[str]:
+    left = [*unused, *fit.beside]
+    if left:
+        yield f"{len(left)} tensors of {name} are left out, since the architecture has none of their names: {some(left)}"
+    if fit.rivals:
+        yield (
+            f"{name} has weights that fit under {fit.place} and under {some(list(fit.rivals))}; those under {fit.place} are taken "
+            "(--checkpoint-key takes another entry)"
+        )
+
+
+def _prefixes(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Counter[str]:
+    """How many of the wanted tensors there are after each prefix: those of their shape count twice."""
+    found: Counter[str] = Counter()
+    for key, tensor in given.items():
+        parts = key.split(".", DEEPEST)
+        for cut in range(len(parts)):
+            rest = ".".join(parts[cut:])
+            if rest in wanted:
+                found[key[: len(key) - len(rest)]] += 1 + (wanted[rest].shape == tensor.shape)
+    return found
+
+
+def _fit(tree: Tree, prefix: str) -> Fit:
+    inside = {key.removeprefix(prefix): tensor for key, tensor in tree.weights.items() if key.startswith(prefix)}
+    return Fit(inside, tree, prefix, tuple(key for key in tree.weights if not key.startswith(prefix)))
+
+
+def _stem(key: str) -> str:
+    """What a tensor belongs to, without its number: layer of layer3.0.weight."""
+    return key.partition(".")[0].rstrip("0123456789_")
+
+
+def _place(tree: Tree, prefix: str) -> str:
+    return shortened(" ".join(part for part in (tree.entry, f"{prefix}*" if prefix else "") if part) or "no entry", 60)

@@ -1,0 +1,73 @@
+"""Images brought to the size that a model's own configuration asks for, where nobody says otherwise and they do not fit."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.errors import SampleError
+from attrcert.loading.checkpoints import LoadedModel
+from attrcert.loading.datasets import Images, LoadedData
+from attrcert.loading.libraries.library import Preparation
+from attrcert.loading.vision import torchvision
+
+
+@dataclass(frozen=True)
+class PreparedImages:
+    """Shorter side to `resize`, or both where images are squashed, then the centre `crop`."""
+
+    images: Images
+    resize: int
+    crop: int
+    interpolation: str
+    squashed: bool
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        transforms, modes = torchvision("transforms.functional"), torchvision("transforms").InterpolationMode
+        image, label = self.images[index]
+        size: Any = [self.resize, self.resize] if self.squashed else self.resize
+        image = transforms.resize(image, size, modes(self.interpolation), antialias=True).clamp(0, 1)
+        return transforms.center_crop(image, self.crop), label
+
+
+def prepared(model: LoadedModel, data: LoadedData) -> tuple[LoadedData, tuple[str, ...]]:
+    """The data as the model's library prepares them, and what there is to say of it. Images that fit stay as they are: of its size, or
+    smaller where the weights are somebody's own, who may have trained them on small images.
+    """
+    known = model.preparation
+    if known is None or known.resize is None or known.crop is None:
+        return data, ()
+    sides = _first_sides(data)
+    if sides is None or (max(sides) <= known.crop and (not model.whole or sides == (known.crop, known.crop))):
+        return data, ()
+    images = PreparedImages(data.images, known.resize, known.crop, known.interpolation, known.squashed)
+    chosen = {
+        "resize": known.resize,
+        "crop": known.crop,
+        "interpolation": known.interpolation,
+        "squashed": known.squashed,
+    }
+    facts = {**data.facts, **chosen} if data.facts else {}
+    return replace(data, images=images, facts=facts), (_said(known, sides),)
+
+
+def _first_sides(data: LoadedData) -> tuple[int, int] | None:
+    """Of the first image that can be read."""
+    for index in data.selected:
+        try:
+            height, width = data.images[index][0].shape[-2:]
+        except SampleError:
+            continue
+        return height, width
+    return None
+
+
+def _said(known: Preparation, sides: tuple[int, int]) -> str:
+    how = (
+        f"squashed to {known.crop} x {known.crop}" if known.squashed else f"--resize {known.resize} --crop {known.crop}"
+    )
+    return f"images of {sides[0]} x {sides[1]} are prepared as {known.source} has it: {how}, {known.interpolation}"
