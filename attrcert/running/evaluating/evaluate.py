@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from attrcert.columns import Row
+from attrcert.columns import Cell, Row
 from attrcert.errors import out_of_memory
 from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
@@ -51,7 +51,14 @@ class Evaluation:
                 batch, failed = self._read(indices)
                 rows = (self._fitted(batch, save, warn) if batch else {}) | self._failed(failed)
                 seconds, seed = (time.perf_counter() - started) / len(indices), self.config.arithmetic.seed
-                yield [{**row, "seconds": seconds, "seed": seed} for index in indices for row in rows[index]]
+                own = {"seconds": seconds, "seed": seed}
+                yield [{**row, **self.named(row), **own} for index in indices for row in rows[index]]
+
+    def named(self, row: Row) -> dict[str, Cell]:
+        """What the data call a row's sample and its class."""
+        index = row["index"]
+        assert isinstance(index, int)
+        return {"source": self.data.source(index), "label_name": self.data.label_name(row.get("label"))}
 
     def usable(self, indices: Sequence[int]) -> tuple[Batch | None, Tensor, list[Failed]]:
         """Of these samples those that figures can be had of, if any, with their logits; and the others."""
@@ -62,9 +69,8 @@ class Evaluation:
         return good if good.indices else None, logits, failed + others
 
     def _read(self, indices: Sequence[int]) -> tuple[Batch | None, list[Failed]]:
-        return read(
-            self.data.images, indices, self.shape, device=self.device, dtype=torch_dtype(self.config.arithmetic)
-        )
+        dtype = torch_dtype(self.config.arithmetic)
+        return read(self.data.images, indices, self.shape, device=self.device, dtype=dtype, within=self.data.within)
 
     def _seen(self, batch: Batch) -> tuple[Batch, Tensor, list[Failed]]:
         """The samples that the model makes something of, with their logits; and the others."""

@@ -15,7 +15,8 @@ from attrcert.loading.datasets import LoadedData, load_data, look_for
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
-from attrcert.running.checks.findings import Finding, Level
+from attrcert.running.checks.data import perturbation_size
+from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.samples import read
 from attrcert.running.evaluating.work import AnyWork, Scene
@@ -27,7 +28,7 @@ from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import parse_bytes
+from attrcert.vocabulary import Kind, parse_bytes
 
 PROBED = 64
 
@@ -56,7 +57,7 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
     loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return checks.doctor(classifier, x, labels)
+        return checks.doctor(classifier, x, labels, images)
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -96,7 +97,12 @@ def _load(
     device = _device(options, model.checkpoint)
     look_for(data)  # before a model's code runs
     loaded = load_model(model, device=device, dtype=dtype)
-    return loaded, load_data(replace(data, channels=data.channels or _channels(loaded.classifier))), device
+    first, classes = _first_convolution(loaded.classifier), loaded.facts.get("classes")
+    data = replace(data, channels=data.channels or _channels(loaded.classifier, first))
+    found = load_data(data, plane=Kind.SIGNALS if isinstance(first, nn.Conv1d) else Kind.IMAGES, of_model=classes)
+    if found.scale is not None:
+        loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
+    return loaded, found, device
 
 
 def _device(options: RunOptions, model: Any) -> torch.device:
@@ -150,7 +156,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
             *findings,
             *work.findings,
             *memory_findings(fits, scene.layout.chunk, options),
-            *perturbation_size(config, x[0].numel()),
+            *perturbation_size(config, data, x),
         ),
         model_facts=model.facts,
     )
@@ -160,17 +166,6 @@ def _check_target(config: Task, classes: int) -> None:
     target = config.explanation.target
     if target.isdecimal() and int(target) >= classes:
         raise UsageError(f"--target must be below {classes}, the number of classes, got {target}")
-
-
-def perturbation_size(config: Task, d: int) -> tuple[Finding, ...]:
-    """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
-    if "eps" in config.refused:
-        return ()
-    norm, largest = config.perturbation.delta_norm, max(config.perturbation.eps)
-    if largest <= norm.pixel_range(d):
-        return (Finding("eps", Level.OK, "within the pixel range"),)
-    message = f"eps {largest:g} is larger than any difference of two images in {norm}"
-    return (Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?"),)
 
 
 def input_size(data: DataSpec) -> int:
@@ -190,11 +185,17 @@ def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) 
         batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
         return batch.images, list(batch.labels)
-    raise DataError(f"none of the {len(data.selected)} images can be used: {reason}")
+    what, file = "images" if data.form.kind is Kind.IMAGES else "samples", data.source(data.selected[-1])
+    raise DataError(f"none of the {len(data.selected)} {what} can be used: {reason}" + (f" ({file})" if file else ""))
 
 
-def _channels(classifier: Classifier) -> int | None:
-    """What the first convolution takes, which tells how a folder's images are to be decoded."""
-    convolutions = (module for module in classifier.network.modules() if isinstance(module, nn.Conv2d))
-    first = next(convolutions, None)
-    return first.in_channels if first is not None else len(classifier.mean) if classifier.mean else None
+def _first_convolution(classifier: Classifier) -> nn.Conv1d | nn.Conv2d | None:
+    """What tells signals from images, and how a folder's images are to be decoded."""
+    modules = classifier.network.modules()
+    return next((module for module in modules if isinstance(module, nn.Conv1d | nn.Conv2d)), None)
+
+
+def _channels(classifier: Classifier, first: nn.Conv1d | nn.Conv2d | None) -> int | None:
+    """Of the pictures that the model takes."""
+    channels = first.in_channels if first is not None else len(classifier.mean) if classifier.mean else None
+    return channels if channels in (1, 3) else None
