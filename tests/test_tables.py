@@ -304,3 +304,21 @@ def test_commands_run_on_a_table_and_their_rows_are_shown_on_a_page(tmp_path, cs
     page = program("report", tmp_path / "rows.csv", "--out", tmp_path / "page.html")
     assert page.code == 0, page.err
     assert ("must be an image with channels" in (tmp_path / "page.html").read_text()) is (command == "attack")
+
+
+def test_all_predictions_wrong_is_a_warning_of_every_command_also_of_eight_samples(tmp_path, model):
+    with torch.no_grad():
+        f = Classifier(table_network(), tuple(FEATURES.mean(0)), tuple(FEATURES.std(0)))
+        wrong = 1 - f(torch.from_numpy(FEATURES).float()).argmax(1).numpy()
+    np.savez(tmp_path / "wrong.npz", features=FEATURES[:8], labels=wrong[:8])
+    small = ("--samples", "60", "--sigma", "0.1", "--smooth", "gaussian")
+    for command, *options in (
+        ("bound",),
+        ("attack", "--steps", "1", "--random-draws", "2", "--restarts", "0"),
+        ("max-eps", "--max-angle", "5"),
+        ("bound", *small),
+        ("smooth", *small, "--out", tmp_path / "maps.npz"),
+    ):
+        done = program(command, model, tmp_path / "wrong.npz", "--feature-scale", "std", *options)
+        assert "all 8 are predicted wrong" in done.said, command
+    assert "all 8 are predicted wrong" in program("doctor", model, tmp_path / "wrong.npz").shown

@@ -19,6 +19,8 @@ from attrcert.vocabulary import (
 )
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
+# of bundled models that take other samples than the default one
+SAMPLES: Mapping[str, Mapping[str, Any]] = {"wine": {"dataset": "wine-test", "feature_scale": "std"}}
 DEFAULT_MAX_INPUT = "2GB"
 BUNDLED_LIMIT = 64
 RANGES = ("none", "data")  # what --input-range can be beside two numbers
@@ -175,7 +177,10 @@ class DataSpec(Capped):
             object.__setattr__(self, "indices", tuple(dict.fromkeys(self.indices)))
 
 
-def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the data; where nothing is said of them, a part of the bundled sample is taken."""
-    unsaid = dataset is None and not {"dataset", "limit", "indices"} & set(given)
-    return {**given, "limit": BUNDLED_LIMIT} if unsaid else dict(given)
+def usual_data(model: Any, dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the data; where nothing is said of them, a part of the bundled sample that the model is for is taken."""
+    if dataset is not None or "dataset" in given:
+        return dict(given)
+    own = SAMPLES.get(model, {}) if isinstance(model, str) else {}
+    limit = {} if {"limit", "indices"} & set(given) else {"limit": BUNDLED_LIMIT}
+    return {**own, **limit, **given}
