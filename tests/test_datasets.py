@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from attrcert import bound
 from attrcert.errors import DataError, InputError, SampleError, UsageError
 from attrcert.loading import vision
 from attrcert.loading.datasets import LoadedData, load_data
@@ -340,6 +341,20 @@ def test_class_folders_that_are_numbers_are_these_classes(tmp_path):
         picture(tmp_path / name / "0.png", pixels(4, 4, 3))
     data = load_data(DataSpec(str(tmp_path)), of_model=[f"digit {i}" for i in range(11)])
     assert [data.images[i][1] for i in data.indices] == [10, 7]
+
+
+def test_rows_and_messages_name_the_file_of_a_sample(tmp_path):
+    for name in ("Bag/0.png", "Coat/1.png", "Coat/2.png"):
+        picture(tmp_path / name, pixels(28, 28) if name != "Coat/1.png" else pixels(20, 28))
+    (tmp_path / "Coat" / "2.png").write_bytes(b"no picture")
+    rows = bound("fashion-natural", str(tmp_path), eps=0.1)
+    assert [(row["source"], row["label"], row["label_name"]) for row in rows] == [
+        ("Bag/0.png", 8, "Bag"),
+        ("Coat/1.png", 4, "Coat"),
+        ("Coat/2.png", None, None),
+    ]
+    assert rows[1]["message"].startswith("Coat/1.png: the run's samples have the shape")
+    assert rows[2]["message"].startswith(f"{tmp_path / 'Coat' / '2.png'} cannot be decoded")
 
 
 @pytest.mark.parametrize("text", ["", "[1.5]", "[", '{"a": 0}\n\n'])

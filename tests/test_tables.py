@@ -135,6 +135,20 @@ def test_a_table_that_is_no_table_of_numbers_is_refused_with_the_reason(tmp_path
         load(tmp_path / "data.csv")
 
 
+def test_columns_of_a_parquet_are_looked_at_before_they_are_read(tmp_path, monkeypatch):
+    import pyarrow
+    from pyarrow import parquet
+
+    many = pyarrow.array([1.0]).take(pyarrow.array([0] * 5000))
+    parquet.write_table(pyarrow.table({"a": many, "b": many}), tmp_path / "many.parquet")
+    parquet.write_table(pyarrow.table({"a": [[1, 2]], "label": [0]}), tmp_path / "lists.parquet")
+    monkeypatch.setattr(parquet, "read_table", lambda *a, **k: pytest.fail("it was read"))
+    with pytest.raises(DataError, match=r"many\.parquet would fill 80 KB"):
+        load(tmp_path / "many.parquet", label_column="none", max_input="10KB")
+    with pytest.raises(DataError, match=r"'a' of lists\.parquet holds list"):
+        load(tmp_path / "lists.parquet")
+
+
 def test_a_missing_value_spoils_its_own_sample_only(tmp_path):
     (tmp_path / "data.csv").write_text("a,b,label\n1,2,0\n3,,1\n")
     data = load(tmp_path / "data.csv")

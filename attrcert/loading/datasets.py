@@ -78,6 +78,11 @@ class LoadedData:
         scale = self.facts.get("feature_scale")
         return f"units of {divided[scale]} (maps too), {span}" if scale in divided else f"input units, {span}"
 
+    def named(self, index: int, message: str) -> str:
+        """What is wrong with a sample, with its file's name unless that is there already."""
+        source = self.source(index)
+        return message if source is None or source in message else f"{source}: {message}"
+
     def label_name(self, label: object) -> str | None:
         """What the class is called, if the data say so."""
         return self.classes[label] if isinstance(label, int) and 0 <= label < len(self.classes) else None

@@ -35,25 +35,39 @@ def read_table(path: Path, label_column: str | None, classes: Sequence[str] | No
     with decoding(f"{path.name} is not a readable {path.suffix} file", DataError):
         if path.suffix == ".csv":
             table = _arrow("csv").read_csv(path)
+            column = _checked(table.schema, label_column, path.name)
         else:
             with _arrow("parquet").ParquetFile(path) as file:
+                column = _checked(file.schema_arrow, label_column, path.name)
                 held = file.metadata.num_rows * file.metadata.num_columns * NUMBER
                 capped(held, max_input, path.name, DataError, on_disk=size)
-                table = file.read()
-    names = list(table.column_names)
+            table = _arrow("parquet").read_table(path, read_dictionary=[column] if column else None)
+        matrix = np.stack([_numbers(table.column(name)) for name in table.column_names if name != column], axis=1)
+        if column is None:
+            return Table(matrix, None)
+        return Table(matrix, *_labels(table.column(column), column, classes, path.name))
+
+
+def _checked(schema: Any, label_column: str | None, file: str) -> str | None:
+    """The column of the labels, if the others are features: names of their own, and numbers. Nothing is read yet of a .parquet."""
+    names, types = list(schema.names), _arrow("types")
     if names and all(_is_number(name) for name in names):
-        raise DataError(f"{path.name} must begin with a line of column names, got {some(names)}")
+        raise DataError(f"{file} must begin with a line of column names, got {some(names)}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise DataError(f"{path.name} must have columns of different names, and has several of {some(twice)}")
-    column = _label_column(names, label_column, path.name)
+        raise DataError(f"{file} must have columns of different names, and has several of {some(twice)}")
+    column = _label_column(names, label_column, file)
     features = [name for name in names if name != column]
     if not features:
-        raise DataError(f"{path.name} must have columns of features beside {column}")
-    matrix = np.stack([_numbers(table.column(name), name, path.name) for name in features], axis=1)
-    if column is None:
-        return Table(matrix, None)
-    return Table(matrix, *_labels(table.column(column), column, classes, path.name))
+        raise DataError(f"{file} must have columns of features beside {column}")
+    for name in features:
+        kind = schema.field(name).type
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
+            raise DataError(
+                f"features must be numbers, but {name!r} of {file} holds {kind}",
+                hint="encode it as numbers, or leave the column out",
+            )
+    return column
 
 
 def _arrow(module: str) -> ModuleType:
@@ -86,29 +100,26 @@ def _label_column(names: Sequence[str], said: str | None, file: str) -> str | No
     )
 
 
-def _numbers(column: Any, name: str, file: str) -> np.ndarray:
+def _numbers(column: Any) -> np.ndarray:
     """A column of features; what is missing is not a number."""
-    types = _arrow("types")
-    kind = column.type
-    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_null(kind)):
-        raise DataError(
-            f"features must be numbers, but {name!r} of {file} holds {kind}",
-            hint="encode it as numbers, or leave the column out",
-        )
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
 def _labels(column: Any, name: str, classes: Sequence[str] | None, file: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers as they are; words by their places among the classes."""
+    """Numbers as they are; words by their places among the classes. Each word is held once, however often it comes."""
     if column.null_count:
         raise DataError(f"every sample of {file} must have a label, and {column.null_count} in {name!r} have none")
-    values = column.to_numpy()
-    if values.dtype.kind in "uif":
-        return values, ()
-    words = [str(value) for value in values.tolist()]
-    present = sorted(set(words))
+    types = _arrow("types")
+    if types.is_integer(column.type) or types.is_floating(column.type):
+        return column.to_numpy(), ()
+    encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
+    parts = [
+        ([str(word) for word in chunk.dictionary.to_pylist()], chunk.indices.to_numpy()) for chunk in encoded.chunks
+    ]
+    present = sorted({words[place] for words, places in parts for place in np.unique(places)})
     numbers = numbered(present, classes, f"labels in {name!r} of {file}")
-    return np.array([numbers[word] for word in words], dtype=np.int64), tuple(classes or present)
+    labels = [np.array([numbers.get(word, -1) for word in words], dtype=np.int64)[places] for words, places in parts]
+    return np.concatenate(labels), tuple(classes or present)
 
 
 def _is_number(name: str) -> bool:

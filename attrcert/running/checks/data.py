@@ -56,7 +56,8 @@ def input_range(x: Float[Tensor, "b *shape"], data: LoadedData) -> Finding:
 def perturbation_size(config: Task, data: LoadedData, x: Float[Tensor, "b *shape"]) -> tuple[Finding, ...]:
     """A perturbation longer than any difference of two inputs is a mistaken unit; so is one that features of other scales share."""
     if "eps" in config.refused:
-        return ()
+        unequal = _spread(x, data)
+        return (unequal,) if unequal else ()
     norm, largest = config.perturbation.delta_norm, max(config.perturbation.eps)
     images = data.of_pixels
     if largest > data.within.distance(norm, x[0].numel()):

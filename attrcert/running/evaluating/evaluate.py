@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -64,13 +64,16 @@ class Evaluation:
         """Of these samples those that figures can be had of, if any, with their logits; and the others."""
         batch, failed = self._read(indices)
         if batch is None:
-            return None, torch.empty(0), failed
+            return None, torch.empty(0), self._told(failed)
         good, logits, others = self._seen(batch)
-        return good if good.indices else None, logits, failed + others
+        return good if good.indices else None, logits, self._told(failed + others)
 
     def _read(self, indices: Sequence[int]) -> tuple[Batch | None, list[Failed]]:
         dtype = torch_dtype(self.config.arithmetic)
         return read(self.data.images, indices, self.shape, device=self.device, dtype=dtype, within=self.data.within)
+
+    def _told(self, failed: Sequence[Failed]) -> list[Failed]:
+        return [replace(one, message=self.data.named(one.index, one.message)) for one in failed]
 
     def _seen(self, batch: Batch) -> tuple[Batch, Tensor, list[Failed]]:
         """The samples that the model makes something of, with their logits; and the others."""
@@ -80,7 +83,7 @@ class Evaluation:
         return picked(batch, keep), logits[keep], failed
 
     def _failed(self, failed: Sequence[Failed]) -> Rows:
-        return {failure.index: failed_rows(failure, self.config) for failure in failed}
+        return {failure.index: failed_rows(failure, self.config) for failure in self._told(failed)}
 
     def _fitted(self, batch: Batch, save: Deltas | None, warn: Warn) -> Rows:
         """The rows of a batch by index; a batch that does not fit into memory is halved, and so are those that come after it."""

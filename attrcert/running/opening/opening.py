@@ -175,7 +175,7 @@ def input_size(data: DataSpec) -> int:
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
     """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
-    reason = ""
+    reason, index = "", data.selected[0]
     for place, index in enumerate(data.selected):
         try:
             shape = tuple(data.images[index][0].shape)
@@ -185,8 +185,8 @@ def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) 
         batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
         return batch.images, list(batch.labels)
-    what, file = "images" if data.form.kind is Kind.IMAGES else "samples", data.source(data.selected[-1])
-    raise DataError(f"none of the {len(data.selected)} {what} can be used: {reason}" + (f" ({file})" if file else ""))
+    what = "images" if data.form.kind is Kind.IMAGES else "samples"
+    raise DataError(f"none of the {len(data.selected)} {what} can be used: {data.named(index, reason)}")
 
 
 def _first_convolution(classifier: Classifier) -> nn.Conv1d | nn.Conv2d | None:
