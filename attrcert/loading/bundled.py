@@ -4,7 +4,7 @@ from pathlib import Path
 
 MEANINGS = {  # of the samples
     "fashion-test": "256 images of the Fashion-MNIST test set",
-    "wine-test": "60 wines of three growers, 13 measurements each, of the UCI Wine data (CC BY 4.0)",
+    "wine-test": "60 wines of three growers, 13 measurements each (UCI Wine, Aeberhard and Forina, CC BY 4.0)",
 }
 
 
