@@ -171,11 +171,13 @@ def test_a_pickle_named_npy_is_refused_and_does_not_run(tmp_path):
 def test_two_dimensions_are_signals_by_the_name_of_the_array_the_model_or_the_user(tmp_path):
     signals = np.random.default_rng(0).normal(size=(5, 2, 8))
     np.savez(tmp_path / "named.npz", signals=signals)
+    np.savez(tmp_path / "usual.npz", images=signals)
     np.save(tmp_path / "x.npy", signals)
     for data in (
         load(tmp_path / "named.npz"),
         load(tmp_path / "x.npy", data_kind="signals"),
         load_data(DataSpec(str(tmp_path / "x.npy")), plane=Kind.SIGNALS),
+        load_data(DataSpec(str(tmp_path / "usual.npz")), plane=Kind.SIGNALS),
     ):
         np.testing.assert_array_equal(data.images[3][0].numpy(), signals[3])
     with pytest.raises(SampleError, match="--data-kind signals"):

@@ -32,7 +32,8 @@ from attrcert.vocabulary import Kind
 
 # how data are come by, not which; files of labels and classes are in the identity by what they hold
 NOT_CHOSEN = ("data_root", "download", "max_input", "labels", "classes")
-NAMED = {"images": Kind.IMAGES, "signals": Kind.SIGNALS, "features": Kind.TABULAR}  # arrays of an .npz
+# arrays of an .npz; the first is what all were called once, and says nothing
+NAMED = {"images": None, "signals": Kind.SIGNALS, "features": Kind.TABULAR}
 
 
 @dataclass(frozen=True)
