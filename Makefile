@@ -43,6 +43,7 @@ models: setup ## train the bundled models again from DATA
 	$(BIN)/python models/sample.py $(DATA)
 	$(BIN)/python models/train.py models/fashion-natural/recipe.toml $(DATA)
 	$(BIN)/python models/train.py models/fashion-adversarial/recipe.toml $(DATA)
+	$(BIN)/python models/train.py models/wine/recipe.toml $(DATA)
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

@@ -67,7 +67,7 @@ def families() -> dict[str, list[Entry]]:
         "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
         "metrics": _described(dict(METRICS.items())),
         "models": [_entry(name, _model_meaning(path)) for name, path in bundled.models().items()],
-        "samples": [_entry(name, "256 images of the Fashion-MNIST test set") for name in bundled.samples()],
+        "samples": [_entry(name, bundled.MEANINGS[name]) for name in bundled.samples()],
         "architectures": _described(BUNDLED),
         "settings": _settings(),
         "columns": [{**_entry(column.name, column.meaning), "guarantee": _promise(column)} for column in declared()],

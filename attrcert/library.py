@@ -22,7 +22,7 @@ from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import Settings, declared, made
 from attrcert.settings.output import Campaigning
-from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
+from attrcert.settings.sources import DataSpec, ModelSpec, usual_data
 
 
 def bound(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
@@ -59,7 +59,7 @@ def smooth(model: Any = None, data: Any = None, **settings: Any) -> dict[str, An
 def doctor(model: Any = None, data: Any = None, **settings: Any) -> list[Finding]:
     """The findings of `attrcert doctor`, called like `bound`; settings are those of the model and the data, `device` and `dtype`."""
     of_model, of_data, rest = _split("doctor", settings, ModelSpec, DataSpec)
-    return examined(model_spec(model, **of_model), data_spec(data, **of_data), **rest)
+    return examined(model_spec(model, **of_model), data_spec(data, **usual_data(model, data, of_data)), **rest)
 
 
 def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) -> Run:
@@ -70,7 +70,7 @@ def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) ->
         raise UsageError(f"{next(iter(of_run))} is one of the options: give it there, or without options")
     preset = made(Campaigning, {"preset": rest.pop("preset", None)})
     task = task_of(command, rest, preset.meant, given)
-    specs = model_spec(model, **of_model), data_spec(data, **usual_limit(data, of_data))
+    specs = model_spec(model, **of_model), data_spec(data, **usual_data(model, data, of_data))
     with preset.blamed(given):
         run = open_run(*specs, task, options or made(RunOptions, of_run))
     for finding in run.findings:

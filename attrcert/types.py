@@ -11,7 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 from torch import Tensor
 
 from attrcert.draws import Draws
-from attrcert.vocabulary import SolverStatus
+from attrcert.vocabulary import Norm, SolverStatus
 
 Inputs = Float[Tensor, "b *shape"]
 Classes = Int64[Tensor, " b"]
@@ -123,9 +123,39 @@ class Attribution(ABC):
 
 
 @dataclass(frozen=True)
+class Box:
+    """What inputs can be: low <= x <= high, one number for all features or one for each; infinite where nothing bounds them."""
+
+    low: Float[Tensor, "*n"]
+    high: Float[Tensor, "*n"]
+
+    @staticmethod
+    def of(low: float, high: float) -> "Box":
+        return Box(torch.tensor(low, dtype=torch.float64), torch.tensor(high, dtype=torch.float64))
+
+    @property
+    def widest(self) -> float:
+        """No feature can move by more."""
+        return float((self.high - self.low).max())
+
+    def distance(self, norm: Norm, d: int) -> float:
+        """The largest distance of two inputs of d features."""
+        width = (self.high - self.low).clamp_min(0)
+        return norm.cube_diagonal(d) * float(width) if width.ndim == 0 else float(width.norm(p=norm.p))
+
+    def divided(self, scale: Float[Tensor, "*n"]) -> "Box":
+        """Of inputs that are divided by this."""
+        return Box(self.low / scale, self.high / scale)
+
+
+PIXELS = Box.of(0.0, 1.0)
+
+
+@dataclass(frozen=True)
 class Batch:
-    """Images in [0, 1] with their indices in the data set; a label is None where the data have none."""
+    """Inputs within their range, with their indices in the data set; a label is None where the data have none."""
 
     indices: tuple[int, ...]
     images: Inputs
     labels: Sequence[int | None]
+    within: Box = PIXELS

@@ -67,6 +67,14 @@ ERROR_KINDS = (  # of a sample that cannot be used
 )  # fmt: skip
 
 
+class Kind(StrEnum):
+    """What a sample is."""
+
+    IMAGES = "images"
+    SIGNALS = "signals"
+    TABULAR = "tabular"
+
+
 class Side(IntEnum):
     """What is certified of a pixel: that it stays among the largest, that it stays outside, or nothing."""
 
@@ -120,8 +128,8 @@ class Norm:
             return math.inf
         return 1.0 if math.isinf(self.p) else self.p / (self.p - 1)
 
-    def pixel_range(self, d: int) -> float:
-        """The largest distance of two images of d pixels in [0, 1]."""
+    def cube_diagonal(self, d: int) -> float:
+        """The largest distance of two points of [0, 1]^d."""
         return d ** (1 / self.p)
 
     def l2_factor(self, d: int) -> float:

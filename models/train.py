@@ -14,8 +14,29 @@ from torch.nn import functional as F
 
 from attrcert.loading.architectures import BUNDLED
 
+Labelled = tuple[Tensor, Tensor]
 
-def load(path: Path) -> tuple[Tensor, Tensor]:
+
+def parts(about: dict[str, Any], data: Path) -> tuple[Labelled, Labelled]:
+    """What to train on and what to test with: two files of images, or one table that is split."""
+    if "table" in about:
+        return split(data / about["table"], held_out=about["held_out"])
+    return load(data / about["train"]), load(data / about["test"])
+
+
+def split(path: Path, *, held_out: int, seed: int = 0) -> tuple[Labelled, Labelled]:
+    """The rows of a table after its first line, features and then the class number: those to train on, and some that are held out."""
+    rows = np.loadtxt(path, delimiter=",", skiprows=1)
+    order = np.random.default_rng(seed).permutation(len(rows))
+    train, test = (rows[np.sort(picked)] for picked in (order[held_out:], order[:held_out]))
+    return labelled(train), labelled(test)
+
+
+def labelled(rows: np.ndarray) -> Labelled:
+    return torch.from_numpy(rows[:, :-1]).float(), torch.from_numpy(rows[:, -1]).long()
+
+
+def load(path: Path) -> Labelled:
     """Pixels in [0, 1], channels first, and labels."""
     with np.load(path) as arrays:
         images = torch.from_numpy(arrays["images"]).permute(0, 3, 1, 2).float() / 255
@@ -53,15 +74,15 @@ def train(recipe: dict[str, Any], data: Path) -> tuple[nn.Module, dict[str, floa
     settings = recipe["training"]
     torch.manual_seed(settings["seed"])
     body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
-    mean = torch.tensor(recipe["model"]["mean"])[:, None, None]
-    std = torch.tensor(recipe["model"]["std"])[:, None, None]
+    (x, y), test = parts(recipe["data"], data)
+    axes = [1] * (x.ndim - 2)
+    mean, std = (torch.tensor(recipe["model"][name]).view(-1, *axes) for name in ("mean", "std"))
 
     class Normalised(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return body((x - mean) / std)
 
     network = Normalised()
-    x, y = load(data / recipe["data"]["train"])
     batches = -(-len(x) // settings["batch_size"])
     optimiser = torch.optim.Adam(body.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"])
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -78,7 +99,7 @@ def train(recipe: dict[str, Any], data: Path) -> tuple[nn.Module, dict[str, floa
             optimiser.step()
             schedule.step()
         print(f"epoch {epoch + 1}/{settings['epochs']}: last loss {loss.item():.4f}", flush=True)
-    x, y = load(data / recipe["data"]["test"])
+    x, y = test
     measured = {"test_accuracy": accuracy(network, x, y)}
     if "adversary" in recipe:
         x, y = x[:1000], y[:1000]

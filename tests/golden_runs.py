@@ -11,13 +11,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from PIL import Image
 from reference.program import attrcert
 
+from attrcert.loading.bundled import samples
 from attrcert.saved.manifests import read_manifest
 
 FIXTURES = Path(__file__).parent / "fixtures" / "golden"
 WRITE = "python tests/golden_runs.py --write"
+CLASSES = ("top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 TIMES = ("seconds",)  # columns that differ from run to run
+PICTURES = "PICTURES"  # in a run: a folder of some pictures of the bundled sample, in folders named like their classes
 # in float64 where a run does not say otherwise
 RUNS = {
     "bound-float32": "bound --limit 3 --eps 0.1,8/255 --dtype float32",
@@ -25,6 +29,7 @@ RUNS = {
     "bound-linf": "bound fashion-adversarial --limit 1 --norm linf --eps 8/255 --linf-method scaled,corollary,row-sums",
     "bound-label": "bound --indices 0,100 --label-constraint tighten --eps 1",
     "bound-ig-ball": "bound --limit 1 --attribution ig --ig-steps 2 --ball --eps 0.5",
+    "bound-folder": f"bound fashion-natural {PICTURES} --limit 3 --proved --eps 0.01",
     "bound-sg-lp": "bound --limit 2 --attribution sg --noise-draws 3 --sigma 0.2 --norm lp --p 4",
     "bound-us-unit": "bound --limit 2 --attribution us --smooth-base ixg --smooth-unit --radius 0.5 --noise-draws 3 --target label",
     "bound-gaussian": "bound --smooth gaussian --limit 2 --sigma 0.2,0.4 --eps 0.01,0.05 --bounded clip:0.5 --samples 50",
@@ -50,7 +55,7 @@ RUNS = {
 
 def outcome(name: str, folder: Path) -> list[dict[str, Any]]:
     """The identity of a run, if it has a manifest, and its rows as they are in its file."""
-    words = RUNS[name].split()
+    words = [_pictures(folder) if word == PICTURES else word for word in RUNS[name].split()]
     path = folder / ("maps.npz" if words[0] == "smooth" else "rows.csv")
     done = attrcert(*words, *(() if "--dtype" in words else ("--dtype", "float64")), "--out", path, "--quiet")
     assert done.code == 0, done.err
@@ -60,7 +65,20 @@ def outcome(name: str, folder: Path) -> list[dict[str, Any]]:
         rows = [{key: cell for key, cell in row.items() if cell and key not in TIMES} for row in csv.DictReader(stream)]
     manifest = read_manifest(path)
     assert manifest is not None
-    return [manifest["identity"], *rows]
+    identity = {
+        key: PICTURES if value == str(folder / PICTURES) else value for key, value in manifest["identity"].items()
+    }
+    return [identity, *rows]
+
+
+def _pictures(folder: Path) -> str:
+    """In a format whose files have the same size everywhere."""
+    with np.load(samples()["fashion-test"]) as arrays:
+        for index, (image, label) in enumerate(zip(arrays["images"][:6], arrays["labels"][:6], strict=True)):
+            path = folder / PICTURES / CLASSES[label] / f"{index}.pgm"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image[..., 0] if image.ndim == 3 else image).save(path)
+    return str(folder / PICTURES)
 
 
 def _maps(path: Path) -> list[dict[str, str]]:

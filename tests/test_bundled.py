@@ -8,13 +8,16 @@ import pytest
 import torch
 from hatchling.build import build_wheel
 
+import attrcert
 from attrcert.loading import bundled
 from attrcert.loading.checkpoints import load_model, read_weights
 from attrcert.loading.datasets import load_data
-from attrcert.settings.sources import DataSpec, ModelSpec
+from attrcert.settings.declared import made
+from attrcert.settings.sources import DEFAULT_SAMPLE, SAMPLES, DataSpec, ModelSpec
+from attrcert.vocabulary import Kind
 
 
-@pytest.mark.parametrize("name", ["fashion-natural", "fashion-adversarial"])
+@pytest.mark.parametrize("name", ["fashion-natural", "fashion-adversarial", "wine"])
 def test_a_bundled_model_reaches_its_recipes_accuracy(name):
     path = bundled.models()[name]
     recipe = tomllib.loads(path.with_name("recipe.toml").read_text())
@@ -22,7 +25,7 @@ def test_a_bundled_model_reaches_its_recipes_accuracy(name):
     least = recipe["training"]["least_accuracy"]
     assert float(metadata["attrcert.test_accuracy"]) >= least
     classifier = load_model(ModelSpec(name), device=torch.device("cpu"), dtype=torch.float32).classifier
-    images = load_data(DataSpec()).images
+    images = load_data(made(DataSpec, {"dataset": SAMPLES.get(name, {}).get("dataset", DEFAULT_SAMPLE)})).images
     pairs = [images[i] for i in range(len(images))]
     with torch.no_grad():
         predicted = classifier(torch.stack([image for image, _ in pairs])).argmax(1)
@@ -46,7 +49,15 @@ def test_the_sample_has_256_images_of_ten_classes():
     assert {images[i][1] for i in range(256)} == set(range(10))
 
 
-def test_both_models_share_one_architecture():
-    natural, adversarial = (read_weights(path)[1] for path in bundled.models().values())
+def test_both_fashion_models_share_one_architecture():
+    natural, adversarial = (read_weights(bundled.models()[f"fashion-{kind}"])[1] for kind in ("natural", "adversarial"))
     assert natural["attrcert.arch"] == adversarial["attrcert.arch"]
     assert natural["attrcert.arch_args"] == adversarial["attrcert.arch_args"]
+
+
+def test_a_bundled_model_of_a_table_runs_by_its_name_alone():
+    rows = attrcert.bound("wine", eps=0.1)
+    assert [row["status"] for row in rows].count("ok") > 30
+    assert len(rows) == 60
+    assert sum(bool(row["correct"]) for row in rows) >= 57
+    assert load_data(DataSpec("wine-test")).form.kind is Kind.TABULAR

@@ -15,9 +15,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from attrcert import bound
 from attrcert.errors import DataError, InputError, SampleError, UsageError
 from attrcert.loading import vision
-from attrcert.loading.datasets import LoadedData, load_data, wrap
+from attrcert.loading.datasets import LoadedData, load_data
+from attrcert.loading.wrapping import wrap
 from attrcert.running.evaluating.samples import read
 from attrcert.settings.sources import DataSpec
 
@@ -290,9 +292,9 @@ def test_an_unknown_sample_suggests_the_nearest():
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path):
-    (tmp_path / "data.csv").write_text("1,2,3")
+    (tmp_path / "data.txt").write_text("1,2,3")
     with pytest.raises(DataError, match=r"folder of images, an \.npz"):
-        load(tmp_path / "data.csv")
+        load(tmp_path / "data.txt")
 
 
 # folders
@@ -305,6 +307,68 @@ def test_class_folders_give_labels_in_alphabetic_order(tmp_path):
     data = load(tmp_path)
     assert [data.images[i][1] for i in data.indices] == [0, 0, 1, 1, 2, 2]
     assert [path.parent.name for path in data.images.paths] == ["ant", "ant", "mole", "mole", "zebra", "zebra"]
+
+
+def test_class_folders_have_the_numbers_of_their_names_also_where_some_are_missing(tmp_path):
+    for name in ("zebra", "mole"):
+        picture(tmp_path / "data" / name / "sub" / "0.png", pixels(4, 4, 3))
+    (tmp_path / "names.json").write_text('["zebra", "ant", "mole"]')
+    told = load_data(DataSpec(str(tmp_path / "data")), of_model=["ant", "mole", "zebra"])
+    assert [told.images[i][1] for i in told.indices] == [1, 2]
+    said = load(tmp_path / "data", classes=str(tmp_path / "names.json"))
+    assert [said.images[i][1] for i in said.indices] == [2, 0]
+    assert [said.source(i) for i in said.indices] == ["mole/sub/0.png", "zebra/sub/0.png"]
+    assert [said.label_name(label) for label in (2, 0, None)] == ["mole", "zebra", None]
+    assert said.facts["classes"] == ["zebra", "ant", "mole"]
+
+
+@pytest.mark.parametrize(
+    ("classes", "said", "hint"),
+    [
+        (["ant", "zebras"], "'zebra' is not one of them", "'zebras'"),
+        (["ant", "zebra", "zebra"], "'zebra' is the name of the classes 1, 2", "--classes"),
+    ],
+)
+def test_a_class_folder_that_is_no_class_is_refused_with_the_nearest_name(tmp_path, classes, said, hint):
+    picture(tmp_path / "zebra" / "0.png", pixels(4, 4, 3))
+    with pytest.raises(DataError, match=said) as caught:
+        load_data(DataSpec(str(tmp_path)), of_model=classes)
+    assert hint in caught.value.hint
+
+
+def test_class_folders_that_are_numbers_are_these_classes(tmp_path):
+    for name in ("10", "7"):
+        picture(tmp_path / name / "0.png", pixels(4, 4, 3))
+    data = load_data(DataSpec(str(tmp_path)), of_model=[f"digit {i}" for i in range(11)])
+    assert [data.images[i][1] for i in data.indices] == [10, 7]
+
+
+def test_rows_and_messages_name_the_file_of_a_sample(tmp_path):
+    for name in ("Bag/0.png", "Coat/1.png", "Coat/2.png"):
+        picture(tmp_path / name, pixels(28, 28) if name != "Coat/1.png" else pixels(20, 28))
+    (tmp_path / "Coat" / "2.png").write_bytes(b"no picture")
+    rows = bound("fashion-natural", str(tmp_path), eps=0.1)
+    assert [(row["source"], row["label"], row["label_name"]) for row in rows] == [
+        ("Bag/0.png", 8, "Bag"),
+        ("Coat/1.png", 4, "Coat"),
+        ("Coat/2.png", None, None),
+    ]
+    assert rows[1]["message"].startswith("Coat/1.png: the run's samples have the shape")
+    assert rows[2]["message"].startswith(f"{tmp_path / 'Coat' / '2.png'} cannot be decoded")
+
+
+@pytest.mark.parametrize("text", ["", "[1.5]", "[", '{"a": 0}\n\n'])
+def test_a_file_of_class_names_that_is_none_is_refused(tmp_path, text):
+    picture(tmp_path / "data" / "a" / "0.png", pixels(4, 4, 3))
+    (tmp_path / "names.txt").write_text(text)
+    with pytest.raises(DataError, match=r"names\.txt"):
+        load(tmp_path / "data", classes=str(tmp_path / "names.txt"))
+
+
+def test_both_sides_are_resized(tmp_path):
+    picture(tmp_path / "a.png", pixels(8, 6, 3))
+    assert load(tmp_path, resize="4,10").images[0][0].shape == (3, 4, 10)
+    assert load(tmp_path, resize=3).images[0][0].shape == (3, 4, 3)
 
 
 def test_a_flat_folder_has_no_labels_and_skips_what_is_no_image(tmp_path):
@@ -693,8 +757,8 @@ def test_a_factory_that_gives_nonsense_is_a_data_error(user_file, body):
 
 @pytest.mark.parametrize(
     "item",
-    ["{'image': 1}", "(torch.zeros(1, 4, 4), 'cat')", "(torch.zeros(1, 4, 4), 1, 2)", "'a'", "(torch.zeros(4), 1)"],
-    ids=["dict", "word as label", "three parts", "text", "flat image"],
+    ["{'image': 1}", "(torch.zeros(1, 4, 4), 'cat')", "(torch.zeros(1, 4, 4), 1, 2)", "'a'"],
+    ids=["dict", "word as label", "three parts", "text"],
 )
 def test_a_dataset_of_other_items_fails_with_a_message(user_file, item):
     path = user_file(f"import torch\ndef make(): return [{item}] * 3")
@@ -714,7 +778,7 @@ def test_a_dataset_of_other_items_fails_with_a_message(user_file, item):
 )
 def test_an_item_whose_pixels_are_no_real_numbers_is_an_error_of_its_own(image):
     with pytest.raises(SampleError, match="numbers") as caught:
-        wrap([(image, 0)])[0]
+        wrap([(image, 0)]).images[0]
     assert caught.value.kind == "item"
 
 
@@ -725,19 +789,19 @@ def test_an_item_whose_pixels_are_no_real_numbers_is_an_error_of_its_own(image):
 )
 def test_an_item_whose_label_is_no_class_number_is_an_error_of_its_own(label):
     with pytest.raises(SampleError, match="label") as caught:
-        wrap([(torch.zeros(1, 4, 4), label)])[0]
+        wrap([(torch.zeros(1, 4, 4), label)]).images[0]
     assert caught.value.kind == "label"
 
 
 def test_labels_in_a_list_are_labels():
     images, labels = torch.rand(3, 1, 4, 4), [2, 1, 0]
-    wrapped = wrap((images, labels))
+    wrapped = wrap((images, labels)).images
     assert len(wrapped) == 3
     assert [wrapped[i][1] for i in range(3)] == labels
 
 
 def test_a_tensor_alone_is_images_without_labels():
     images: Tensor = torch.rand(3, 1, 4, 4)
-    wrapped = wrap(images)
+    wrapped = wrap(images).images
     assert torch.equal(wrapped[1][0], images[1])
     assert wrapped[1][1] is None

@@ -23,7 +23,8 @@ class Attack(Protocol):
 
     Larger is better in both; `objective` is differentiated with respect to the moved map. `output_weight` is the weight of the
     mean squared change of the probabilities, which is subtracted from the objective. A `targeted` attack goes somewhere
-    and begins at x; the others go away from x.
+    and begins at x; the others go away from x. One that has a true `images_only`
+    needs a height and a width.
     """
 
     targeted: ClassVar[bool]

@@ -6,7 +6,7 @@ conditions give d = clip(s z, low, high) with one s in [0, 1] per row, the large
 ends after finitely many steps; wherever it stops, the point is inside.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import torch
@@ -14,6 +14,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.draws import Draws
+from attrcert.types import PIXELS, Box
 from attrcert.vocabulary import Norm, NormKind
 
 NEWTON_STEPS = 12  # breakpoints passed on the way are few: 3 to 6 steps suffice on images
@@ -34,10 +35,13 @@ class Ball:
     high: Float[Tensor, "b n"]
 
     @staticmethod
-    def around(x: Float[Tensor, "b *shape"], norm: Norm, eps: float) -> "Ball":
-        """Perturbations that keep x in the pixel range [0, 1]; no pixel can move by more than 1."""
+    def around(x: Float[Tensor, "b *shape"], norm: Norm, eps: float, within: Box = PIXELS) -> "Ball":
+        """Perturbations that keep x within its range; no feature can move by more than that is wide."""
         flat = x.flatten(1)
-        return Ball(norm, min(eps, 1.0) if norm.kind is NormKind.LINF else eps, -flat, 1 - flat)
+        low, high = (end.to(flat) - flat for end in (within.low, within.high))
+        # x itself stays inside where rounding has moved it or an end
+        ball = Ball(norm, eps, low.clamp_max(0), high.clamp_min(0))
+        return replace(ball, eps=min(eps, within.widest)) if norm.kind is NormKind.LINF and within.widest > 0 else ball
 
     @staticmethod
     def whole(x: Float[Tensor, "b *shape"], norm: Norm, eps: float) -> "Ball":

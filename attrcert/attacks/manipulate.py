@@ -30,6 +30,7 @@ class Manipulate:
     output_weight: float = 1.0
     step_size: float | None = None
     targeted: ClassVar[bool] = True
+    images_only: ClassVar[bool] = True
 
     @property
     def rule(self) -> StepRule:

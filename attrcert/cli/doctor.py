@@ -7,7 +7,6 @@ import typer
 from attrcert.cli.console import put, stdout
 from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, printable_lines
-from attrcert.settings.sources import DataSpec
 
 STYLES = {"ok": "green", "note": "cyan", "warn": "yellow", "fail": "bold red"}
 
@@ -26,7 +25,7 @@ def doctor(asked: Asked) -> None:
 
     shown = asked.part(Findings)
     device, dtype = asked.part(Place).device, asked.part(Precision).dtype
-    findings = examined(asked.model(), asked.part(DataSpec), device=device, dtype=dtype)
+    findings = examined(asked.model(), asked.data(), device=device, dtype=dtype)
     if shown.format == "json":
         put(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:

@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 from attrcert.cli.library_warnings import library_warnings
 from attrcert.errors import UsageError
 from attrcert.settings.declared import Setting, Settings, declared, made, option
-from attrcert.settings.sources import DataSpec, ModelSpec, usual_limit
+from attrcert.settings.sources import DataSpec, ModelSpec, usual_data
 
 if TYPE_CHECKING:
     from attrcert.settings.commands import Command, Offer
@@ -47,9 +47,9 @@ class Asked:
                 raise UsageError(f"{option(name)} means nothing with {option(names[0])}")
 
     def data(self) -> DataSpec:
-        """A part of the bundled sample where nothing is said."""
+        """A part of a bundled sample where nothing is said."""
         given = {name: value for name, value in self.given.items() if name in declared(DataSpec)}
-        return made(DataSpec, usual_limit(None, given))
+        return made(DataSpec, usual_data(self.given.get("checkpoint"), None, given))
 
     def model(self) -> ModelSpec:
         return self.part(ModelSpec)

@@ -59,8 +59,8 @@ def smooth(asked: Asked) -> None:
         run = open_run(asked.model(), asked.data(), task, asked.part(RunOptions))
         tell_findings(run, quiet=asked.part(Quiet).quiet)
         if png is not None:
-            check_pictures(png, run.data.indices)
-        for note in lock.notes:
+            check_pictures(png, run.shape, run.data.indices)
+        for note in (*(finding.text for finding in run.findings if finding.level == "warn"), *lock.notes):
             say(f"warning: {note}", style="yellow")
         maps, failed, rows = _computed(run, files, say, certifying=certifying)
     say(f"{len(maps['index'])} maps in {out}")

@@ -5,7 +5,9 @@ from attrcert.vocabulary import ERROR_KINDS, Guarantee, Status
 
 COMMON = (
     Column("index", int, "the sample's place in the data set", least=0, place=1),
+    Column("source", str, "its file, within the folder of the data; empty for arrays", since=4, place=1),
     Column("label", int, "its label; empty where the data have none", place=2),
+    Column("label_name", str, "what the label's class is called, where the data say so", since=4, place=2),
     Column("predicted", int, "the class with the largest logit", least=0, place=3),
     Column("target", int, "the explained class y", least=0),
     Column("correct", bool, "whether the prediction is the label; empty where the data have none", since=2),
@@ -25,7 +27,10 @@ COMMON = (
     ),
     Column("attribution", str, "the method with its parameters", case=True),
     Column("norm", str, "of the perturbation: l2, l<p> or linf", case=True),
-    Column("eps", float, "its size, in pixel units", least=0, case=True, place=5),
+    Column(
+        "eps", float, "its size, in pixel units; of other data in units of the inputs, or of each feature's scale (--feature-scale)",
+        least=0, case=True, place=5,
+    ),
     Column("g_norm", float, "|g(x)|_2", least=0, place=90),
 )  # fmt: skip
 CLOSING = (

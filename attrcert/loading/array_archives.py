@@ -1,8 +1,10 @@
-"""Arrays from an .npz file, whose headers are read and judged before its arrays are."""
+"""Arrays from .npz and .npy files, whose headers are read and judged before their arrays are."""
 
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -16,26 +18,38 @@ COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
-def read_arrays(path: Path, needed: str, optional: str, max_input: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """The arrays of these two names; nothing else in the file is read."""
+def read_arrays(
+    path: Path, needed: Sequence[str], optional: str, max_input: str
+) -> tuple[str, np.ndarray, np.ndarray | None]:
+    """The first of the needed names that is there, its array, and the optional one; nothing else in the file is read."""
     size = regular(path, "data file", DataError)
     with readable(path), path.open("rb") as stream:
         if stream.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX:
             raise DataError(
                 f"{path.name} is not a readable .npz file: it is a single array, an .npy file",
-                hint=f"save it with np.savez(path, {needed}=..., {optional}=...)",
+                hint=f"save it with np.savez(path, {needed[0]}=..., {optional}=...), or name it .npy",
             )
     otherwise = f"{path.name} is not a readable .npz file of plain arrays"
     with decoding(otherwise, DataError), zipfile.ZipFile(path) as archive:
         members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        if needed not in members:
-            held = some(members) or "nothing"
-            raise DataError(f"{path.name} must hold an array `{needed}` (and `{optional}`), got {held}")
-        chosen = [members[name] for name in (needed, optional) if name in members]
+        found = next((name for name in needed if name in members), None)
+        if found is None:
+            named, held = " or ".join(f"`{name}`" for name in needed), some(members) or "nothing"
+            raise DataError(f"{path.name} must hold an array {named} (and `{optional}`), got {held}")
+        chosen = [members[name] for name in (found, optional) if name in members]
         declared = sum(_declared_bytes(archive, info) for info in chosen)
         capped(declared, max_input, path.name, DataError, on_disk=size)
         arrays = [_array(archive, info) for info in chosen]
-    return arrays[0], arrays[1] if len(arrays) > 1 else None
+    return found, arrays[0], arrays[1] if len(arrays) > 1 else None
+
+
+def read_array(path: Path) -> np.ndarray:
+    """The array of an .npy file."""
+    size = regular(path, "data file", DataError)
+    with decoding(f"{path.name} is not a readable .npy file of numbers", DataError), path.open("rb") as stream:
+        _declared(stream, path.name, size)
+        stream.seek(0)
+        return npy.read_array(stream, allow_pickle=False)
 
 
 def _declared_bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
@@ -43,16 +57,20 @@ def _declared_bytes(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> int:
     if info.compress_type not in COMPRESSIONS:
         raise ValueError(f"{info.filename} must be stored or deflated, got the compression {info.compress_type}")
     with archive.open(info) as stream:
-        version = npy.read_magic(stream)
-        if version not in _HEADERS:
-            raise ValueError(f"{info.filename} has the unknown version {version}")
-        shape, _, dtype = _HEADERS[version](stream)
-        header = stream.tell()
+        return _declared(stream, info.filename, info.file_size)
+
+
+def _declared(stream: IO[bytes], name: str, size: int) -> int:
+    """What the header of an array says that it takes, of a file of this size."""
+    version = npy.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"{name} has the unknown version {version}")
+    shape, _, dtype = _HEADERS[version](stream)
     if dtype.hasobject:
-        raise ValueError(f"{info.filename} holds objects, not numbers")
+        raise ValueError(f"{name} holds objects, not numbers")
     declared = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or header + declared > info.file_size:
-        raise ValueError(f"{info.filename} declares the shape {shape}, for which it is too short")
+    if min(shape, default=0) < 0 or stream.tell() + declared > size:
+        raise ValueError(f"{name} declares the shape {shape}, for which it is too short")
     return declared
 
 

@@ -2,6 +2,11 @@
 
 from pathlib import Path
 
+MEANINGS = {  # of the samples
+    "fashion-test": "256 images of the Fashion-MNIST test set",
+    "wine-test": "60 wines of three growers, 13 measurements each (UCI Wine, Aeberhard and Forina, CC BY 4.0)",
+}
+
 
 def folder() -> Path:
     package = Path(__file__).parent.parent
@@ -15,5 +20,5 @@ def models() -> dict[str, Path]:
 
 
 def samples() -> dict[str, Path]:
-    """Name to images."""
+    """Name to samples."""
     return {path.stem: path for path in sorted((folder() / "samples").glob("*.npz"))}

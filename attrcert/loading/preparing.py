@@ -8,8 +8,9 @@ from torch import Tensor
 
 from attrcert.errors import SampleError
 from attrcert.loading.checkpoints import LoadedModel
-from attrcert.loading.datasets import Images, LoadedData
+from attrcert.loading.datasets import LoadedData
 from attrcert.loading.libraries.library import Preparation
+from attrcert.loading.pixels import Images
 from attrcert.loading.vision import torchvision
 
 

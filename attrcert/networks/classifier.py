@@ -1,7 +1,7 @@
-"""A classifier of images in [0, 1]: normalisation inside, one logits tensor out, smooth twins of its ReLUs if asked."""
+"""A classifier: normalisation inside, one logits tensor out, smooth twins of its ReLUs if asked."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,6 +47,16 @@ class Classifier:
         """The network with its own activations."""
         return replace(self, beta=None)
 
+    def of_divided(self, scale: Sequence[float]) -> "Classifier":
+        """The same of inputs that were divided, channel by channel, by a scale: the normalisation undoes it."""
+        mean, std = self.mean or (0.0,), self.std or (1.0,)
+        if not len(mean) == len(std) or len(mean) not in (1, len(scale)):
+            raise ModelError(f"mean and std have {len(mean)} values, but the data have {len(scale)} channels")
+        if len(mean) == 1:
+            mean, std = mean * len(scale), std * len(scale)
+        mean, std = (tuple(value / by for value, by in zip(part, scale, strict=True)) for part in (mean, std))
+        return replace(self, mean=mean, std=std)
+
     def replaced(self, x: Float[Tensor, "b *shape"]) -> dict[str, int]:
         """How many activations of each kind run as their twins."""
         with torch.no_grad(), Twins(self.beta) as twins:
@@ -78,7 +88,7 @@ class Classifier:
             return x.clone()  # a network may write into its input
         if len(self.mean) not in (1, x.shape[1]):
             raise ModelError(
-                f"mean has {len(self.mean)} values, but the images have {x.shape[1]} channels",
+                f"mean has {len(self.mean)} values, but the data have {x.shape[1]} channels",
                 hint="give one value per channel in --mean and --std",
             )
         mean, std = (

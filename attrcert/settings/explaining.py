@@ -94,7 +94,7 @@ class Perturbation(Settings):
     norm: str = setting("l2", "Norm of the perturbation; lp with --p.", METHOD, choices=tuple(NormKind), basic=True)
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
-        (0.1,), "Size of the perturbation in pixel units [0,1], e.g. 0.1 or 8/255; repeatable.",
+        (0.1,), "Size of the perturbation, e.g. 0.1 or 8/255, in pixel units [0,1], of other data in units of the inputs; repeatable.",
         METHOD, read=parse_number, many=True, basic=True,
     )  # fmt: skip
 

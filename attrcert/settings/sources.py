@@ -1,4 +1,4 @@
-"""Where the model and the images come from."""
+"""Where the model and the data come from."""
 
 import ast
 import math
@@ -8,11 +8,23 @@ from typing import Any
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import DATA, MODEL, Settings, setting
-from attrcert.vocabulary import SOFTPLUS_BETA, number_or, parse_bytes, parse_indices, parse_shard
+from attrcert.vocabulary import (
+    SOFTPLUS_BETA,
+    Kind,
+    number_or,
+    parse_bytes,
+    parse_indices,
+    parse_number,
+    parse_shard,
+)
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
+# of bundled models that take other samples than the default one
+SAMPLES: Mapping[str, Mapping[str, Any]] = {"wine": {"dataset": "wine-test", "feature_scale": "std"}}
 DEFAULT_MAX_INPUT = "2GB"
 BUNDLED_LIMIT = 64
+RANGES = ("none", "data")  # what --input-range can be beside two numbers
+UNLABELLED = "none"  # as --label-column
 
 
 def parse_argument(text: str, name: str) -> tuple[str, Any]:
@@ -35,6 +47,25 @@ def _numbers(text: str, name: str) -> tuple[float, ...]:
     if not all(math.isfinite(value) for value in values):
         raise UsageError(f"{name} must be finite numbers, got {text}")
     return values
+
+
+def _range(text: str, name: str) -> str | tuple[float, float]:
+    """`LO,HI`, or a word that stands for a range."""
+    if text in RANGES:
+        return text
+    try:
+        low, high = (parse_number(part) for part in text.split(","))
+    except (ValueError, UsageError) as error:
+        raise UsageError(f"{name} must be LO,HI such as 0,1, or {' or '.join(RANGES)}, got {text!r}") from error
+    return low, high
+
+
+def _size(text: str, name: str) -> tuple[int, ...]:
+    """`N`, or `H,W`."""
+    sides = text.split(",")
+    if not (len(sides) <= 2 and all(side.strip().isdecimal() and int(side) for side in sides)):
+        raise UsageError(f"{name} must be a number of pixels such as 256, or H,W such as 224,320, got {text!r}")
+    return tuple(map(int, sides))
 
 
 @dataclass(frozen=True)
@@ -98,11 +129,34 @@ class DataSpec(Capped):
 
     dataset: Any = setting(
         DEFAULT_SAMPLE,
-        "A bundled sample's name, an .npz (images, labels), a folder of images, torchvision:NAME:SPLIT, or module:factory.",
+        "A bundled sample's name, an .npz (images, signals or features, and labels), an .npy, a .csv or .parquet, a folder of images, "
+        "torchvision:NAME:SPLIT, or module:factory.",
         DATA, argument=True, basic=True,
     )  # fmt: skip
+    data_kind: str | None = setting(
+        None, "What a sample is.", DATA, choices=tuple(Kind), unsaid="told by the arrays' shape and name, and by the model",
+    )  # fmt: skip
+    input_range: str | tuple[float, float] | None = setting(
+        None, "What inputs can be: LO,HI, none, or data (the least and largest value of each feature). Attacks stay inside.",
+        DATA, read=_range, metavar="LO,HI|none|data", unsaid="0,1 for images, none otherwise",
+    )  # fmt: skip
+    feature_scale: str | None = setting(
+        None, "Divide each feature by its standard deviation or its range in the data: eps and maps are then in these units.",
+        DATA, choices=("none", "std", "range"), unsaid="none",
+    )  # fmt: skip
+    labels: str | None = setting(None, "The labels of an .npy: another .npy, of class numbers.", DATA, metavar="FILE")
+    label_column: str | None = setting(
+        None, f"The column of a .csv or .parquet that holds the labels; '{UNLABELLED}': it has none.", DATA,
+        unsaid="label, target or class, where one of them is there",
+    )  # fmt: skip
+    classes: str | None = setting(
+        None, "The names of the classes in the order of their numbers, for class folders and labels that are words: a name a line, or a "
+        "JSON list.", DATA, metavar="FILE", unsaid="the model's own, or those of the data in alphabetic order",
+    )  # fmt: skip
     data_root: str = setting("data", "Folder of torchvision datasets.", DATA)
-    resize: int | None = setting(None, "Resize the shorter side to this many pixels.", DATA, least=1, basic=True)
+    resize: int | tuple[int, ...] | None = setting(
+        None, "Resize the shorter side to this many pixels, or both sides: H,W.", DATA, read=_size, least=1, basic=True, metavar="N|H,W",
+    )  # fmt: skip
     crop: int | None = setting(None, "Crop the centre to this many pixels.", DATA, least=1, basic=True)
     channels: int | None = setting(
         None, "1 decodes image files as grey, 3 as RGB.", DATA, least=1, most=3, unsaid="what the model takes"
@@ -121,11 +175,24 @@ class DataSpec(Capped):
 
     def check(self) -> None:
         super().check()
+        if isinstance(self.resize, tuple):
+            if len(self.resize) > 2:
+                raise UsageError(f"--resize takes one side or H,W, got {len(self.resize)} numbers")
+            object.__setattr__(self, "resize", self.resize[0] if len(self.resize) == 1 else self.resize)
+        if self.feature_scale == "none":  # as where nothing is said
+            object.__setattr__(self, "feature_scale", None)
+        if isinstance(self.input_range, tuple):
+            ends = self.input_range
+            if len(ends) != 2 or not (all(map(math.isfinite, ends)) and ends[0] < ends[1]):
+                raise UsageError(f"--input-range must be LO,HI, finite and LO below HI, got {','.join(map(str, ends))}")
         if self.indices is not None:
             object.__setattr__(self, "indices", tuple(dict.fromkeys(self.indices)))
 
 
-def usual_limit(dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of the data; where nothing is said of them, a part of the bundled sample is taken."""
-    unsaid = dataset is None and not {"dataset", "limit", "indices"} & set(given)
-    return {**given, "limit": BUNDLED_LIMIT} if unsaid else dict(given)
+def usual_data(model: Any, dataset: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the data; where nothing is said of them, a part of the bundled sample that the model is for is taken."""
+    if dataset is not None or "dataset" in given:
+        return dict(given)
+    own = SAMPLES.get(model, {}) if isinstance(model, str) else {}
+    limit = {} if {"limit", "indices"} & set(given) else {"limit": BUNDLED_LIMIT}
+    return {**own, **limit, **given}

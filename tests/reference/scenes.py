@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from attrcert.attributions.gradient import Saliency
-from attrcert.loading.datasets import Images
+from attrcert.loading.pixels import Images
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.methods import Layout
 from attrcert.running.evaluating.work import Scene

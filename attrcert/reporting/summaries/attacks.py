@@ -202,7 +202,7 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     yield (
         f"sampled, T_hat_e, T_hat_c: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
         "sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "
-        "--keep) perturbation in the ball and in [0,1] that keeps the label."
+        "--keep) perturbation in the ball and the input range that keeps the label."
     )
     yield f"T_e, T_c: {Guarantee.FIRST_ORDER}, {Guarantee.FIRST_ORDER.meaning}. T'_e = c T_e: {Guarantee.CORRECTED}."
     yield "[outside]: the share of samples whose attack exceeded the figure."

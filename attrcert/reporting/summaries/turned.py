@@ -11,7 +11,7 @@ from attrcert.vocabulary import Guarantee, round_down, round_up
 NOTES = (
     "T_hat_c is the angle at the perturbation found, measured on fresh draws, less two standard errors; cosine_hat is the plain estimate, "
     f"sampled the angle at a random perturbation of the same size. {Guarantee.EMPIRICAL}: {Guarantee.EMPIRICAL.meaning}.",
-    "T_hat_c/angle is a mean over the samples that have a certified angle. The perturbation lies in the ball; it may leave the pixel "
+    "T_hat_c/angle is a mean over the samples that have a certified angle. The perturbation lies in the ball; it may leave the input "
     "range and change the label, as the certificate allows.",
 )
 

@@ -6,6 +6,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.errors import ModelError
+from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.data import accuracy, input_range
 from attrcert.running.checks.derivatives import curvature, finite_difference, kinks
@@ -14,9 +15,9 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.outputs import batch_coupling, determinism, logits_of, outputs
 
 
-def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]) -> list[Finding]:
+def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], data: LoadedData) -> list[Finding]:
     """All checks; later ones are left out where an earlier one makes them meaningless."""
-    findings = [input_range(x), outputs(f, x)]
+    findings = [input_range(x, data), outputs(f, x)]
     if findings[-1].level is Level.FAIL:
         return findings
     x, labels = _finite(f, x, labels)

@@ -23,8 +23,9 @@ def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         return Finding(name, Level.FAIL, error.message, error.hint)
     except Exception as error:
         shape = tuple(x.shape[1:])
-        hint = "check --arch, --resize, --crop and --channels"
-        return Finding(name, Level.FAIL, f"the model rejects images of shape {shape}: {first_line(error)}", hint)
+        image = "--arch, --resize, --crop and --channels"
+        hint = f"check {image}" if len(shape) == 3 else "check --arch, --data-kind and the number of features"
+        return Finding(name, Level.FAIL, f"the model rejects inputs of shape {shape}: {first_line(error)}", hint)
     if logits.shape[1] < 2:
         return Finding(name, Level.FAIL, f"a classifier needs at least 2 classes, got {logits.shape[1]}")
     finite = int(logits.isfinite().all(dim=1).sum())

@@ -8,13 +8,15 @@ import torch
 from torch import Tensor
 
 from attrcert.ascent.loop import Attacked, scored
+from attrcert.attacks import ATTACKS
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
+from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.bounding import Bounds
-from attrcert.running.evaluating.campaigns import Campaign, untargeted
+from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.methods import Layout, explainer
 from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
@@ -39,12 +41,19 @@ class Attacks(Bounds[AttackConfig]):
 
     @classmethod
     def vectors(cls, config: AttackConfig) -> int:
-        return max(super().vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(untargeted()) + 1))
+        return max(
+            super().vectors(config),
+            VECTORS_A_START * max(2 + config.attacking.restarts, len(dict(ATTACKS.items())) + 1),
+        )
 
     @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
+        refused = [name for name in config.attacking.attack if name in ATTACKS and needs_images(name)]
+        if refused and scene.x.ndim != 4:
+            shape = tuple(scene.x.shape[1:])
+            raise UsageError(f"{refused[0]} needs images with channels, height and width, got inputs of shape {shape}")
         config = config.replacing(k=config.largest.of(scene.x[0].numel()))  # as manifests tell it
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())

@@ -26,9 +26,18 @@ from attrcert.types import Logits
 WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
 
 
-def untargeted() -> tuple[str, ...]:
-    """All that `worst` tries; the fixed step beside them wanders where an adapted one settles, which pays off on kinked maps."""
-    return tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
+def needs_images(name: str) -> bool:
+    """Whether an attack is for inputs with a height and a width alone."""
+    return bool(getattr(ATTACKS.member(name), "images_only", False))
+
+
+def untargeted(shape: tuple[int, ...]) -> tuple[str, ...]:
+    """All that `worst` tries on inputs of this shape. The fixed step beside them wanders where an adapted one settles, which pays off on
+    kinked maps.
+    """
+    return tuple(
+        name for name, attack in ATTACKS.items() if not attack.targeted and (len(shape) == 3 or not needs_images(name))
+    )
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Campaign:
             x,
             subject.target,
             subject.draws,
-            Ball.around(x, config.perturbation.delta_norm, eps),
+            Ball.around(x, config.perturbation.delta_norm, eps, subject.batch.within),
             chunk=max(1, -(-len(x) // 2)),  # the graph of the bounds stays in memory meanwhile
         )
         return Campaign(subject, bounded, config, target_map, problem, Reference.of(problem))
@@ -68,7 +77,7 @@ class Campaign:
         """The attacks that were asked for, the random search, and what `worst` needs."""
         names = [name for name in self.config.attacking.attack if name not in ("random", WORST)]
         if WORST in self.config.attacking.attack:
-            names += [name for name in untargeted() if name not in ("random", *names)]
+            names += [name for name in untargeted(self.problem.shape) if name not in ("random", *names)]
         found = {name: self._attacked(self._made(name), self._starts(name)) for name in names}
         if self.config.attacking.random_draws and {"random", WORST} & set(self.config.attacking.attack):
             found["random"] = self._searched(self._made("random")) if self.config.attacking.keep else self.sampled
@@ -117,7 +126,7 @@ class Campaign:
         fixed steps, and the points that these found climbed once more.
         """
         judge = self._made("euclidean")
-        tried = [self._rescored(judge, found[name]) for name in untargeted() if name in found]
+        tried = [self._rescored(judge, found[name]) for name in untargeted(self.problem.shape) if name in found]
         wandering = EuclideanAttack(step_size=WANDERING_STEP * self.problem.ball.eps)
         tried.append(self._attacked(self._scored(wandering), self._starts(WORST)))
         tried.append(self._attacked(judge, torch.stack([one.delta for one in tried])))

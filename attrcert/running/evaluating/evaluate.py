@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from attrcert.columns import Row
+from attrcert.columns import Cell, Row
 from attrcert.errors import out_of_memory
 from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
@@ -51,20 +51,29 @@ class Evaluation:
                 batch, failed = self._read(indices)
                 rows = (self._fitted(batch, save, warn) if batch else {}) | self._failed(failed)
                 seconds, seed = (time.perf_counter() - started) / len(indices), self.config.arithmetic.seed
-                yield [{**row, "seconds": seconds, "seed": seed} for index in indices for row in rows[index]]
+                own = {"seconds": seconds, "seed": seed}
+                yield [{**row, **self.named(row), **own} for index in indices for row in rows[index]]
+
+    def named(self, row: Row) -> dict[str, Cell]:
+        """What the data call a row's sample and its class."""
+        index = row["index"]
+        assert isinstance(index, int)
+        return {"source": self.data.source(index), "label_name": self.data.label_name(row.get("label"))}
 
     def usable(self, indices: Sequence[int]) -> tuple[Batch | None, Tensor, list[Failed]]:
         """Of these samples those that figures can be had of, if any, with their logits; and the others."""
         batch, failed = self._read(indices)
         if batch is None:
-            return None, torch.empty(0), failed
+            return None, torch.empty(0), self._told(failed)
         good, logits, others = self._seen(batch)
-        return good if good.indices else None, logits, failed + others
+        return good if good.indices else None, logits, self._told(failed + others)
 
     def _read(self, indices: Sequence[int]) -> tuple[Batch | None, list[Failed]]:
-        return read(
-            self.data.images, indices, self.shape, device=self.device, dtype=torch_dtype(self.config.arithmetic)
-        )
+        dtype = torch_dtype(self.config.arithmetic)
+        return read(self.data.images, indices, self.shape, device=self.device, dtype=dtype, within=self.data.within)
+
+    def _told(self, failed: Sequence[Failed]) -> list[Failed]:
+        return [replace(one, message=self.data.named(one.index, one.message)) for one in failed]
 
     def _seen(self, batch: Batch) -> tuple[Batch, Tensor, list[Failed]]:
         """The samples that the model makes something of, with their logits; and the others."""
@@ -74,7 +83,7 @@ class Evaluation:
         return picked(batch, keep), logits[keep], failed
 
     def _failed(self, failed: Sequence[Failed]) -> Rows:
-        return {failure.index: failed_rows(failure, self.config) for failure in failed}
+        return {failure.index: failed_rows(failure, self.config) for failure in self._told(failed)}
 
     def _fitted(self, batch: Batch, save: Deltas | None, warn: Warn) -> Rows:
         """The rows of a batch by index; a batch that does not fit into memory is halved, and so are those that come after it."""

@@ -75,9 +75,7 @@ def _row(
         "eps_max": eps if eps < float("inf") else None,
         "deviation_allowed": deviation if deviation < float("inf") else None,
     }
-    if config.bounding.proved and eps >= config.perturbation.delta_norm.pixel_range(
-        bounded.subject.batch.images[0].numel()
-    ):
+    if config.bounding.proved and eps >= bounded.subject.farthest:
         cells["status"] = Status.EVERYWHERE.value
     if eps == float("inf"):  # J = 0: no first-order figure limits eps; or no change of the map breaks the threshold
         cells["status"] = (Status.EVERYWHERE if deviation == float("inf") else Status.VACUOUS).value

@@ -1,9 +1,9 @@
 """`max-eps --proved`: the largest eps at which the proved bound keeps a threshold, by a bracketing search.
 
 What holds in a ball holds in every smaller one, so any eps whose bound keeps the threshold is an answer. The search ends where one a
-millionth larger does not keep it, or after 60 bounds with the largest that did, or at the largest distance of two images: no perturbation
-of an image into another is longer, and nothing is claimed of longer ones. The bound is nearly a power of eps between two points, which is
-how the next one is chosen.
+millionth larger does not keep it, or after 60 bounds with the largest that did, or at the largest distance of two inputs in their range:
+no perturbation of an input into another is longer, and nothing is claimed of longer ones. Without a range it ends at 1e6. The bound is
+nearly a power of eps between two points, which is how the next one is chosen.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from attrcert.running.evaluating.subjects import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
 MOST = 60
-SMALLEST = 1e-6
+SMALLEST, FARTHEST = 1e-6, 1e6
 INSIDE = 0.02  # share of the bracket that a proposal keeps from its ends
 Vector = Float[Tensor, " b"]
 
@@ -25,11 +25,10 @@ Vector = Float[Tensor, " b"]
 def largest_proved_eps(
     subject: Subject, allowed: Callable[[ProvedBound], Vector], guess: Vector
 ) -> tuple[Vector, Vector, ProvedBound]:
-    """Per sample, at most the largest distance of two images; the deviation that the threshold allows; a bound, for its maps."""
+    """Per sample, at most the largest distance of two inputs; the deviation that the threshold allows; a bound, for its maps."""
     prover = subject.prover
     assert prover is not None
-    x = subject.batch.images
-    most = subject.config.perturbation.delta_norm.pixel_range(x[0].numel())
+    x, most = subject.batch.images, min(subject.farthest, FARTHEST)
     eps = guess.clamp(SMALLEST, most)
     low, below = torch.zeros_like(eps), torch.zeros_like(eps)
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)

@@ -14,11 +14,12 @@ from attrcert.bounds.proved.bound import ProvedBound, Prover, path, sample_bytes
 from attrcert.bounds.proved.point import without_jacobians
 from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws
-from attrcert.errors import ModelError
+from attrcert.errors import ModelError, UsageError
 from attrcert.networks.classifier import Classifier
 from attrcert.settings.tasks import BoundConfig
 from attrcert.types import Attribution
 
+LARGEST_BASELINE = 1.001  # the share of rounding that bounds.proved.rounding allows a node, but for rounding itself
 POINTS = 8  # that logits and gradients are compared at before the run
 AGREEMENT = 1e-6  # relative
 FLOOR = 1e-12  # absolute: what cancels in torch's derivatives of saturated activations
@@ -93,7 +94,13 @@ def proving(
     """For a configuration that asks for it; refuses what has no rule, does not fit, or was read wrongly."""
     if not config.bounding.proved:
         return None
-    path(attribution, x[:1].double())  # refuses attributions without a proof before anything is read
+    one = x[:1].double()
+    difference = path(attribution, one).difference  # refuses attributions without a proof before anything is read
+    if difference is not None and bool(((one.flatten(1) - difference).abs() > LARGEST_BASELINE).any()):
+        raise UsageError(
+            "proved bounds of integrated-gradients need a baseline between -1 and 1, and the mean is larger",
+            hint="--baseline 0, or --feature-scale std",
+        )
     running = replace(classifier, network=deepcopy(classifier.network).double().eval().requires_grad_(False))
     network = read_network(running, tuple(x.shape[1:]), x.device)
     needed = sample_bytes(network, len(config.perturbation.eps))

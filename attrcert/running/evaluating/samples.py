@@ -9,9 +9,9 @@ from torch import Tensor
 
 from attrcert.columns import Cell, Row
 from attrcert.errors import SampleError
-from attrcert.loading.datasets import Images
+from attrcert.loading.pixels import Images
 from attrcert.settings.tasks import Task
-from attrcert.types import Batch
+from attrcert.types import PIXELS, Batch, Box
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,13 @@ class Failed:
 
 
 def read(
-    images: Images, indices: Sequence[int], shape: tuple[int, ...], *, device: torch.device, dtype: torch.dtype
+    images: Images,
+    indices: Sequence[int],
+    shape: tuple[int, ...],
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    within: Box = PIXELS,
 ) -> tuple[Batch | None, list[Failed]]:
     """The usable images of a batch, and the others with their reasons."""
     good: list[tuple[int, Tensor, int | None]] = []
@@ -39,18 +45,18 @@ def read(
         if tuple(image.shape) == shape:
             good.append((index, image, label))
         else:
-            message = (
-                f"the run's images have the shape {shape}, this one {tuple(image.shape)} (use --resize and --crop)"
-            )
+            hint = " (use --resize and --crop)" if len(shape) == 3 else ""
+            message = f"the run's samples have the shape {shape}, this one {tuple(image.shape)}{hint}"
             failed.append(Failed(index, label, "shape", message))
     if not good:
         return None, failed
     usable, pictures, labels = zip(*good, strict=True)
-    return Batch(usable, torch.stack([p.to(dtype) for p in pictures]).to(device), labels), failed
+    return Batch(usable, torch.stack([p.to(dtype) for p in pictures]).to(device), labels, within), failed
 
 
 def picked(batch: Batch, keep: list[int]) -> Batch:
-    return Batch(tuple(batch.indices[i] for i in keep), batch.images[keep], tuple(batch.labels[i] for i in keep))
+    indices, labels = tuple(batch.indices[i] for i in keep), tuple(batch.labels[i] for i in keep)
+    return Batch(indices, batch.images[keep], labels, batch.within)
 
 
 def unusable(batch: Batch, logits: Tensor, config: Task) -> tuple[list[Failed], list[int]]:

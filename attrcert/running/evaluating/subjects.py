@@ -41,6 +41,11 @@ class Subject:
         """For rounding, where it is not measured."""
         return network_rounding(self.config, self.f.beta) if self.other is None else None
 
+    @property
+    def farthest(self) -> float:
+        """The largest distance of two inputs."""
+        return self.batch.within.distance(self.config.perturbation.delta_norm, self.batch.images[0].numel())
+
     @cached_property
     def predicted(self) -> Int64[Tensor, " b"]:
         return self.logits.argmax(dim=1)

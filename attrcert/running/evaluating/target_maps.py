@@ -20,8 +20,6 @@ def target_map(config: AttackConfig, scene: Scene) -> Tensor | None:
     if "manipulate" not in config.attacking.attack:
         return None
     shape = tuple(scene.x.shape[1:])
-    if len(shape) < 3:
-        raise UsageError(f"manipulate needs images with channels, height and width, got inputs of shape {shape}")
     word, _, rest = config.attacking.target_map.partition(":")
     if config.attacking.target_map == "frame":
         return frame(shape, like=scene.x)

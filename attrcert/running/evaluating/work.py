@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from attrcert.columns import Row
-from attrcert.loading.datasets import Images
+from attrcert.loading.pixels import Images
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout

@@ -54,6 +54,9 @@ def _marks(drawn: Drawing, pixels: Pixels) -> Marks | None:
     """What counts them, where they are asked for; too few draws to certify any pixel are refused before they are drawn."""
     if pixels.certify_pixels is None:
         return None
+    if drawn.batch.images.ndim < 3:
+        shape = tuple(drawn.batch.images.shape[1:])
+        raise UsageError(f"--certify-pixels is for inputs with channels and places, got inputs of shape {shape}")
     marks = Marks(len(drawn.batch.indices), prod(drawn.batch.images.shape[2:]), pixels.certify_pixels)
     draws, size = drawn.config.smoothing.looks[-1], marks.counts.shape[1]
     if draws < (least := least_draws(size, q=drawn.failure, level=pixels.pixel_level)):

@@ -88,8 +88,10 @@ def _framed(panels: dict[str, Image.Image], legend: Sequence[tuple[str, str]]) -
     return whole
 
 
-def check_pictures(folder: Path, indices: Iterable[int]) -> None:
-    """Pictures replace pictures of ours, and nothing else."""
+def check_pictures(folder: Path, shape: tuple[int, ...], indices: Iterable[int]) -> None:
+    """Pictures are drawn of images, and replace pictures of ours and nothing else."""
+    if len(shape) != 3:
+        raise UsageError(f"--png draws images with channels, height and width, got inputs of shape {shape}")
     for index in indices:
         path = folder / f"{index}.png"
         check_target(path)

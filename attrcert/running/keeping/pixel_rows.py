@@ -34,7 +34,7 @@ def pixel_rows(run: Run, maps: Mapping[str, Any], failed: Sequence[Failed]) -> l
     for index, label, predicted, target, side in told:
         sample = sample_cells(config, int(index), None if label < 0 else int(label), int(predicted), int(target))
         rows[int(index)] = {**sample, **common, **_counts(side, int(common["pixels_marked"] or 0))}
-    return [rows[index] for index in run.data.indices]
+    return [{**rows[index], **run.named(rows[index])} for index in run.data.indices]
 
 
 def _counts(side: Any, marked: int) -> dict[str, Cell]:

@@ -16,6 +16,7 @@ from attrcert.loading.preparing import prepared
 from attrcert.networks.classifier import Classifier
 from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
+from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.samples import read
@@ -28,7 +29,7 @@ from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import parse_bytes
+from attrcert.vocabulary import Kind, parse_bytes
 
 PROBED = 64
 
@@ -57,7 +58,7 @@ def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: 
     loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return [*_settled(loaded), *checks.doctor(classifier, x, labels)]
+        return [*_settled(loaded), *checks.doctor(classifier, x, labels, images)]
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -97,11 +98,15 @@ def _load(
     device = _device(options, model.checkpoint)
     look_for(data)  # before a model's code runs
     loaded = load_model(model, device=device, dtype=dtype)
-    images = load_data(replace(data, channels=data.channels or _channels(loaded.classifier)))
-    if data.resize is None and data.crop is None:
-        images, told = prepared(loaded, images)
+    first, classes = _first_convolution(loaded.classifier), loaded.facts.get("classes")
+    data = replace(data, channels=data.channels or _channels(loaded.classifier, first))
+    found = load_data(data, plane=Kind.SIGNALS if isinstance(first, nn.Conv1d) else Kind.IMAGES, of_model=classes)
+    if data.resize is None and data.crop is None and found.of_pixels:
+        found, told = prepared(loaded, found)
         loaded = replace(loaded, notes=(*loaded.notes, *told))
-    return loaded, images, device
+    if found.scale is not None:
+        loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
+    return loaded, found, device
 
 
 def _settled(model: LoadedModel) -> list[Finding]:
@@ -162,7 +167,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
             *findings,
             *work.findings,
             *memory_findings(fits, scene.layout.chunk, options),
-            *perturbation_size(config, x[0].numel()),
+            *perturbation_size(config, data, x),
         ),
         model_facts=model.facts,
     )
@@ -174,17 +179,6 @@ def _check_target(config: Task, classes: int) -> None:
         raise UsageError(f"--target must be below {classes}, the number of classes, got {target}")
 
 
-def perturbation_size(config: Task, d: int) -> tuple[Finding, ...]:
-    """A perturbation longer than the pixel cube's diagonal is a mistaken unit."""
-    if "eps" in config.refused:
-        return ()
-    norm, largest = config.perturbation.delta_norm, max(config.perturbation.eps)
-    if largest <= norm.pixel_range(d):
-        return (Finding("eps", Level.OK, "within the pixel range"),)
-    message = f"eps {largest:g} is larger than any difference of two images in {norm}"
-    return (Finding("eps", Level.WARN, message, "eps is in pixel units (0 to 1): did you mean 8/255?"),)
-
-
 def input_size(data: DataSpec) -> int:
     """The number of features of the first usable image."""
     return first_images(load_data(data), device=torch.device("cpu"), dtype=torch.float32)[0][0].numel()
@@ -192,7 +186,7 @@ def input_size(data: DataSpec) -> int:
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
     """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
-    reason = ""
+    reason, index = "", data.selected[0]
     for place, index in enumerate(data.selected):
         try:
             shape = tuple(data.images[index][0].shape)
@@ -202,11 +196,17 @@ def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) 
         batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
         return batch.images, list(batch.labels)
-    raise DataError(f"none of the {len(data.selected)} images can be used: {reason}")
+    what = "images" if data.form.kind is Kind.IMAGES else "samples"
+    raise DataError(f"none of the {len(data.selected)} {what} can be used: {data.named(index, reason)}")
 
 
-def _channels(classifier: Classifier) -> int | None:
-    """What the first convolution takes, which tells how a folder's images are to be decoded."""
-    convolutions = (module for module in classifier.network.modules() if isinstance(module, nn.Conv2d))
-    first = next(convolutions, None)
-    return first.in_channels if first is not None else len(classifier.mean) if classifier.mean else None
+def _first_convolution(classifier: Classifier) -> nn.Conv1d | nn.Conv2d | None:
+    """What tells signals from images, and how a folder's images are to be decoded."""
+    modules = classifier.network.modules()
+    return next((module for module in modules if isinstance(module, nn.Conv1d | nn.Conv2d)), None)
+
+
+def _channels(classifier: Classifier, first: nn.Conv1d | nn.Conv2d | None) -> int | None:
+    """Of the pictures that the model takes."""
+    channels = first.in_channels if first is not None else len(classifier.mean) if classifier.mean else None
+    return channels if channels in (1, 3) else None

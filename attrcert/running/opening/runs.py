@@ -85,8 +85,8 @@ class Run(Evaluation):
         """What makes two runs the same run."""
         beta = self.classifier.beta if self.fidelity else None
         model = self.model_facts or given_model(self.classifier)
-        data = self.data.facts or given_data(self.data)
-        return {**self.config.identity(), **model, **data, "softplus_beta": beta}
+        given = {} if "dataset" in self.data.facts else given_data(self.data)
+        return {**self.config.identity(), **model, **given, **self.data.facts, "softplus_beta": beta}
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
@@ -97,7 +97,7 @@ class Run(Evaluation):
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{config.about(classes)}, perturbations |delta|_{norm.p:g} <= eps in pixel units [0,1]",
+            "bounded": f"{config.about(classes)}, perturbations |delta|_{norm.p:g} <= eps in {self.data.units}",
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
         }

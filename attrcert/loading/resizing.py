@@ -1,0 +1,32 @@
+"""Images of another size."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.loading.pixels import Form, Images
+from attrcert.loading.vision import torchvision
+
+
+@dataclass(frozen=True)
+class Resized:
+    """Shorter side to `resize`, or both sides, then the centre `crop`."""
+
+    images: Images
+    resize: int | tuple[int, ...] | None
+    crop: int | None
+    form: Form
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
+        transforms = torchvision("transforms.functional")
+        image, label = self.images[index]
+        if self.resize:
+            sides = self.resize if isinstance(self.resize, int) else list(self.resize)
+            image = transforms.resize(image, sides, antialias=True).clamp(self.form.low, self.form.high)
+        if self.crop:
+            image = transforms.center_crop(image, self.crop)
+        return image, label
