@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from attrcert.cli.console import put, stdout, talk
+from attrcert.cli.console import put, show_tables, talk
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
 from attrcert.cli.session import compute
@@ -26,9 +26,8 @@ from attrcert.reporting.summaries.attacks import areas, summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
+from attrcert.reporting.summaries.sentences import sentences
 from attrcert.reporting.summaries.turned import summarise_turned
-from attrcert.reporting.tables.markdown import markdown
-from attrcert.reporting.tables.terminal import show
 from attrcert.running.engines.engine import Engine, Here, Spread
 from attrcert.running.engines.local_workers import Processes
 from attrcert.running.keeping.jacobians import check_jacobians
@@ -126,11 +125,16 @@ def incomplete(missing: int, samples: int, what: str, limit: Complete) -> None:
         raise typer.Exit(4)
 
 
+def _sentences(run: Run, rows: Sequence[Row]) -> list[str]:
+    return sentences(rows, run.config.command, run.identity())
+
+
 def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | None, *, auc: bool) -> dict[str, Any]:
     """What the tables show, and every row."""
     whole = {
         "identity": run.identity(),
         "summary": _summary_json(run, rows, summary),
+        "sentences": _sentences(run, rows),
         "rows": filled(rows, run.config.columns),
     }
     if run.config.command == "attack":
@@ -161,15 +165,7 @@ def _render(run: Run, rows: list[Row], format_: str, verdict: Verdict | None, *,
     if format_ == "json":
         put(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
         return summary
-    tables = overview(run.config.command, rows, summary, auc=auc)
-    if format_ == "markdown":
-        put("\n".join(markdown(table) for table in tables))
-    else:
-        console = stdout()
-        for number, table in enumerate(tables):
-            if number:
-                console.print()
-            show(table, console)
+    show_tables(overview(run.config.command, rows, summary, auc=auc), _sentences(run, rows), format_)
     if verdict:
         put("")
         render(verdict, format_)
