@@ -30,11 +30,14 @@ def put(result: str) -> None:
 
 def show_tables(tables: "Sequence[TextTable]", sentences: Sequence[str], shape: str) -> None:
     """Results for people, and below them what they come to."""
-    from attrcert.reporting.tables.markdown import markdown, paragraphs
+    from attrcert.reporting.tables import latex, markdown
     from attrcert.reporting.tables.terminal import show
 
     if shape == "markdown":
-        put("\n".join([*map(markdown, tables), paragraphs(sentences)]))
+        put("\n".join([*map(markdown.markdown, tables), markdown.paragraphs(sentences)]))
+        return
+    if shape == "latex":
+        put("\n".join([*map(latex.latex, tables), latex.paragraphs(sentences)]))
         return
     console = stdout()
     for table in tables:

@@ -105,6 +105,10 @@ def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
         put(json.dumps(verdict_json(verdict), indent=1))
     elif shape == "markdown":
         put(verdict_markdown(verdict))
+    elif shape == "latex":
+        from attrcert.reporting.tables.latex import latex
+
+        put(latex(verdict_table(verdict)))
     else:
         from rich.console import Console
 

@@ -13,7 +13,7 @@ from attrcert.settings.declared import ATTACK, OUTPUT, RUN, SMOOTHING, THRESHOLD
 from attrcert.settings.presets import PRESETS
 from attrcert.vocabulary import parse_indices
 
-FORMATS = ("table", "json", "csv", "markdown")
+FORMATS = ("table", "json", "csv", "markdown", "latex")
 
 
 def path(text: str, name: str) -> Path:
