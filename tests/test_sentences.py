@@ -97,3 +97,19 @@ def test_a_run_ends_with_the_sentence_in_every_text(shape):
     done = attrcert("bound", "--limit", 2, "--format", shape)
     said = json.loads(done.out)["sentences"] if shape == "json" else [" ".join(done.out.split())]
     assert said[-1].endswith("by more than 14.1 degrees."), done.out
+
+
+@pytest.mark.parametrize(("c", "beyond"), [(1.0, ""), (1.04, ""), (1.06, "too low on 1 of 2")])
+def test_an_estimate_that_the_run_itself_saw_exceeded_says_so(c, beyond):
+    rows = [one | {"T_e_attained": 0.95, "c": each} for one, each in zip(bounded(9.0, 9.0), (1.0, c), strict=True)]
+    said = only(rows, "bound")
+    assert beyond in said
+    assert ("too low" in said) == bool(beyond)
+
+
+def test_what_the_run_saw_of_perturbations_beyond_the_estimate_is_a_warning():
+    words = ("bound", "fashion-adversarial", "--limit", 4, "--eps", 0.1)
+    done = attrcert(*words)
+    assert "warning: T_e is too low on 2 of 4 samples" in done.said
+    assert "This is too low on 2 of 4" in done.shown
+    assert attrcert(*words, "--quiet").err == ""

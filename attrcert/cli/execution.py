@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from attrcert.cli.console import put, show_tables, talk
+from attrcert.cli.console import put, show_tables, talk, warn
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
 from attrcert.cli.session import compute
@@ -23,7 +23,7 @@ from attrcert.reporting.gating.selections import applies, check_asked, no_run_ha
 from attrcert.reporting.gating.verdict_texts import verdict_json
 from attrcert.reporting.gating.verdicts import Verdict
 from attrcert.reporting.summaries.attacks import areas, summarise_attacks
-from attrcert.reporting.summaries.bounds import Summary, summarise
+from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
 from attrcert.reporting.summaries.sentences import sentences
@@ -63,6 +63,7 @@ def execute(
     if jacobians:
         check_jacobians(run, jacobians)
     rows = compute(run, options, results, engine, deltas=deltas, jacobians=jacobians)
+    _warn_beyond(run, rows, quiet=results.quiet)
     verdict = _judged(run, rows, rules)
     summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)
@@ -72,6 +73,16 @@ def execute(
     if verdict and verdict.outcome.exit_code:
         raise typer.Exit(verdict.outcome.exit_code)
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", results)
+
+
+def _warn_beyond(run: Run, rows: Sequence[Row], *, quiet: bool) -> None:
+    """The estimates of `bound` are too low where the run itself measured more."""
+    beyond, samples = measured_beyond(rows) if run.config.command == "bound" else (0, 0)
+    if beyond and not quiet:
+        warn(
+            f"T_e is too low on {beyond} of {samples} samples: at the worst perturbation found the attribution moves farther. "
+            "`attrcert attack` shows how far; --proved bounds it"
+        )
 
 
 def _rules(texts: Sequence[str], task: Task) -> tuple[Rule, ...]:

@@ -87,6 +87,18 @@ def is_wrong(row: Row) -> bool:
     return row.get("correct") is False
 
 
+def measured_beyond(rows: Iterable[Row]) -> tuple[int, int]:
+    """On how many samples the change that was measured at the worst perturbation found (c times the linear one) exceeds T_e, of all
+    that have both.
+    """
+    found: dict[object, bool] = {}
+    for row in rows:
+        c, attained, bound = row.get("c"), row.get("T_e_attained"), row.get("T_e")
+        if c is not None and attained is not None and bound is not None:
+            found[row["index"]] = found.get(row["index"], False) or number(c) * number(attained) > number(bound)
+    return sum(found.values()), len(found)
+
+
 def counts_text(status: Mapping[str, int], misclassified: int) -> str:
     """How many samples ended how, most first, and how many of them are misclassified, however they ended."""
     counts = ", ".join(f"{n} {word}" for word, n in sorted(status.items(), key=lambda item: -item[1]))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrcert.columns import Cell, Row
+from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, figures, grouped, number, usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
@@ -34,7 +35,15 @@ def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         if asked:
             yield _bounded(of_eps, Guarantee.PROVED, limit)
         if limit is None:
-            yield _bounded(of_eps, Guarantee.FIRST_ORDER, _limit(of_eps, "T_c_deg"))
+            yield _bounded(of_eps, Guarantee.FIRST_ORDER, _limit(of_eps, "T_c_deg")) + _measured(of_eps)
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """What the run itself saw of perturbations beyond the estimate."""
+    beyond, samples = measured_beyond(rows)
+    if not beyond:
+        return ""
+    return f" This is too low on {beyond} of {samples}: the worst perturbation found moves the map farther than T_e."
 
 
 def _limit(rows: Sequence[Row], name: str) -> float | None:
