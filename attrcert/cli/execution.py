@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from attrcert.cli.console import put, show_tables, talk, warn
+from attrcert.cli.dry_run import tell_plan
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
 from attrcert.cli.session import compute
@@ -62,6 +63,9 @@ def execute(
     run = open_run(asked.model(), asked.data(), task, options)
     if jacobians:
         check_jacobians(run, jacobians)
+    if results.dry_run:
+        tell_plan(run, engine, options.memory, results.format)
+        return
     rows = compute(run, options, results, engine, deltas=deltas, jacobians=jacobians)
     _warn_beyond(run, rows, quiet=results.quiet)
     verdict = _judged(run, rows, rules)
