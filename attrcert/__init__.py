@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from attrcert.library import smooth as smooth
     from attrcert.metrics import METRICS as METRICS
     from attrcert.networks.classifier import Classifier as Classifier
+    from attrcert.pages import report as report
+    from attrcert.results import Rows as Rows
+    from attrcert.results import gate as gate
     from attrcert.running.opening.opening import open_run as open_run
     from attrcert.settings.certifying import CertifiedMaxEpsConfig as CertifiedMaxEpsConfig
     from attrcert.settings.certifying import CertifyConfig as CertifyConfig
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth", "doctor"), "attrcert.library"),
+    **dict.fromkeys(("Rows", "gate"), "attrcert.results"),
+    "report": "attrcert.pages",
     "open_run": "attrcert.running.opening.opening",
     **dict.fromkeys(("BoundConfig", "AttackConfig", "MaxEpsConfig"), "attrcert.settings.tasks"),
     **dict.fromkeys(

@@ -9,9 +9,10 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from attrcert.columns import Row, filled
+from attrcert.columns import filled
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
+from attrcert.results import Rows
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.work import Deltas
 from attrcert.running.keeping.heatmaps import smoothed_maps
@@ -25,12 +26,12 @@ from attrcert.settings.output import Campaigning
 from attrcert.settings.sources import DataSpec, ModelSpec, usual_data
 
 
-def bound(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+def bound(model: Any = None, data: Any = None, **settings: Any) -> Rows:
     """The rows of `attrcert bound`. `model` and `data` are what `open_run` takes: names, files, a network, arrays, a dataset."""
     return _rows(_opened("bound", model, data, settings))
 
 
-def attack(model: Any = None, data: Any = None, *, save: Deltas | None = None, **settings: Any) -> list[Row]:
+def attack(model: Any = None, data: Any = None, *, save: Deltas | None = None, **settings: Any) -> Rows:
     """The rows of `attrcert attack`, called like `bound`.
 
     `save` is called with the perturbations of each batch: tensors by names like index=3/eps=0.1/attack=euclidean.
@@ -38,12 +39,12 @@ def attack(model: Any = None, data: Any = None, *, save: Deltas | None = None, *
     return _rows(_opened("attack", model, data, settings), save)
 
 
-def max_eps(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+def max_eps(model: Any = None, data: Any = None, **settings: Any) -> Rows:
     """The rows of `attrcert max-eps`, called like `bound`."""
     return _rows(_opened("max-eps", model, data, settings))
 
 
-def min_radius(model: Any = None, data: Any = None, **settings: Any) -> list[Row]:
+def min_radius(model: Any = None, data: Any = None, **settings: Any) -> Rows:
     """The rows of `attrcert min-radius`, called like `bound`."""
     return _rows(_opened("min-radius", model, data, settings))
 
@@ -89,6 +90,8 @@ def _split(command: str, given: Mapping[str, Any], *parts: type[Settings]) -> li
     return [*own, {name: value for name, value in given.items() if not any(name in some for some in own)}]
 
 
-def _rows(run: Run, save: Deltas | None = None) -> list[Row]:
+def _rows(run: Run, save: Deltas | None = None) -> Rows:
     found = run.rows(save=save, warn=lambda message: warnings.warn(message, stacklevel=4))
-    return [row for rows in found for row in filled(rows, run.config.columns)]
+    rows = [row for rows in found for row in filled(rows, run.config.columns)]
+    manifest = {"identity": run.identity(), **run.environment()}
+    return Rows(rows, command=run.config.command, columns=run.config.columns, manifest=manifest)

@@ -155,7 +155,9 @@ def some(names: Iterable[str], most: int = 5) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
     """A hint at the known name that was probably meant, or what else there is to say."""
-    close = get_close_matches(name, sorted(known), n=1, cutoff=0.5)
+    names = sorted(known)
+    begun = (one for one in names if len(name) > 1 and one.lower().startswith(name.lower()))
+    close = sorted(begun, key=lambda one: (len(one), one)) or get_close_matches(name, names, n=1, cutoff=0.5)
     return f"did you mean {str(close[0])!r}?" if close else otherwise
 
 

@@ -80,7 +80,7 @@ def test_distributions_rise_to_the_share_of_samples_that_have_the_figure(natural
 def test_angle_curves_are_medians_over_samples_of_the_strongest_attack(natural, report_runs):
     rows = rows_of(report_runs / "natural.csv")
     curves = {line.get_label(): line for line in drawn(natural["angles"]).axes[0].lines}
-    for label, column in (("first-order T_c", "T_c_deg"), ("reached T_hat_c", "T_hat_c_deg")):
+    for label, column in (("first-order T_c_deg", "T_c_deg"), ("reached T_hat_c_deg", "T_hat_c_deg")):
         expected = []
         for eps in (0.1, 0.25):
             worst = [
@@ -351,7 +351,7 @@ def test_neither_report_nor_gate_imports_torch(report_runs, tmp_path):
 def test_markdown_goes_to_stdout_with_its_tables_and_worst_samples(report_runs):
     done = attrcert("report", report_runs / "natural.csv", "--format", "markdown")
     assert done.code == 0
-    assert "| eps | attack | sampled |" in done.out
+    assert "| eps | attack | T_hat_c_deg |" in done.out
     assert "The worst samples (20 rows)" in done.out
     worst = max(rows_of(report_runs / "natural.csv"), key=lambda row: row["T_hat_c_deg"])
     listed = done.out[done.out.index("The worst samples") :]

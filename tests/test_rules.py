@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attrcert.reporting.gating.rules import Comparison, RuleError, parse_allowance, parse_rule
+from attrcert.vocabulary import did_you_mean
 
 SIGNS = ("<=", ">=", "<", ">", "==", "!=")
 STATISTICS = ("mean", "median", "min", "max", "std", "p0", "p5", "p95", "p99.9", "p100")
@@ -234,3 +235,12 @@ def test_a_rule_about_a_condition_is_read_as_it_was_made(statistic, condition, n
 @given(st.floats(0, 100).filter(lambda x: "e" not in repr(x)))
 def test_any_percentage_names_a_percentile(share):
     assert parse_rule(f"p{share!r}(T_e) <= 1").figure.percent == share
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("T_c", "T_c_deg"), ("cos", "cosine"), ("t_hat_c", "T_hat_c_deg"), ("staus", "status")]
+)
+def test_a_name_that_is_the_beginning_of_a_column_suggests_it(name, meant):
+    assert did_you_mean(
+        name, {"T_e", "T_c_deg", "T_c_corrected_deg", "T_hat_c_deg", "cosine", "cosine_hat", "status"}, ""
+    ) == (f"did you mean {meant!r}?")

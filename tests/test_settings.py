@@ -221,9 +221,9 @@ def test_a_configuration_is_replaced_like_any_dataclass():
 
 
 def test_public_names_are_listed_and_no_others():
-    functions = {"bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run"}
+    functions = {"bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run", "gate", "report"}
     families = {"ATTRIBUTIONS", "ATTACKS", "METRICS"}
-    values = {"ModelSpec", "DataSpec", "RunOptions", "Classifier"}
+    values = {"ModelSpec", "DataSpec", "RunOptions", "Classifier", "Rows"}
     rest = set(dir(attrcert)) - functions - families - values
     assert {name for name in rest if not name.endswith(("Config", "Error"))} == set()
     assert {

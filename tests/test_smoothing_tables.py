@@ -208,7 +208,7 @@ def test_a_table_says_once_what_is_averaged_and_explains_the_columns_that_it_has
     text = " ".join(on(*words, "--min-cosine", 0.5, "--limit", 1).out.split())
     assert "saliency of the predicted class, made unit and averaged over uniform noise (radius below)" in text
     assert "saliency, unit" not in text
-    assert ("C/M is the share" in text) == ("C/M ┃" in text) == (words[0] != "min-radius")
+    assert ("C_lower/M is the share" in text) == ("C_lower/M │" in text) == (words[0] != "min-radius")
 
 
 def test_gaussian_noise_has_grids_of_its_own_and_tables_of_sigma(on) -> None:
@@ -221,7 +221,7 @@ def test_gaussian_noise_has_grids_of_its_own_and_tables_of_sigma(on) -> None:
         assert float(tried[f"{float(row['radius']):g}"]) == pytest.approx(float(row["eps_max"]), rel=1e-5)
     said = text(on(*words))
     assert "sigma ┃" in said
-    assert "radius" not in said
+    assert said.replace("sigma is the column radius of the rows.", "").count("radius") == 0
     words = ("min-radius", "--smooth", "gaussian", "--eps", 0.01, "--min-cosine", 0.8)
     assert text(on(*words)).startswith("The smallest sigma")
     for row in on(*words, format_="csv").rows:
@@ -234,7 +234,7 @@ def test_the_best_of_a_grid_is_one_line_and_an_end_of_the_grid_is_pointed_at(on,
     rows = on(*words, format_="csv").rows
     at_end = sum(float(row["radius"]) == 8 for row in rows)
     said = text(on(*words))
-    assert said.count("best │") == 1
+    assert said.count("radius ┃ best") == 1
     assert ("larger end of the grid" in said) == (at_end > 0)
     monkeypatch.setitem(BEST_SPREADS, "radius", (0.001, 0.002))
     assert "4 of these are at the larger end of the grid" in text(on(*words))

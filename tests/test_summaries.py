@@ -17,6 +17,7 @@ from attrcert.reporting.summaries.bounds import bound_table, summarise
 from attrcert.reporting.summaries.statistics import Statistic
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
+from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -129,7 +130,7 @@ def test_vacuous_samples_lie_beyond_the_percentiles_of_the_angle():
     rows = [row(0), row(1, T_c_deg=40.0), row(2, status="vacuous", T_c_deg=None)]
     (at_eps,) = summarise(rows, {}).per_eps
     assert (at_eps.T_c_deg.median, at_eps.T_c_deg.p95, at_eps.T_c_deg.max) == (40.0, None, None)
-    (line,) = [line for line in bound_table(summarise(rows, {})).cells if line[1] == "T_c"]
+    (line,) = [line for line in bound_table(summarise(rows, {})).cells if line[1] == "T_c_deg"]
     assert line[5:7] == ("-", "-")
 
 
@@ -193,7 +194,7 @@ def test_every_text_says_that_the_figures_are_first_order_estimates(rows, text):
 @pytest.mark.parametrize("text", FORMATS.values(), ids=FORMATS)
 def test_every_figures_line_names_its_guarantee(text):
     lines = text(bound_table(summarise(KINDS["linf"], {}))).splitlines()
-    for figure, guarantee in (("T_e", "first-order"), ("T'_e", "corrected"), ("T_c", "first-order")):
+    for figure, guarantee in (("T_e", "first-order"), ("T_e_corrected", "corrected"), ("T_c_deg", "first-order")):
         (line,) = [line for line in lines if re.search(rf"[│|]\s+{re.escape(figure)}\s+[│|]", line)]
         assert guarantee in line
 
@@ -215,13 +216,13 @@ def test_printed_figures_never_claim_less_than_the_rows(values):
     exact = Statistic.of(values)
     for place, figure in enumerate((exact.mean, exact.median, exact.p95, exact.max), start=3):
         assert Decimal(cells["T_e"][place]) >= Decimal(figure)
-        assert Decimal(cells["T'_e"][place]) >= Decimal(figure)
+        assert Decimal(cells["T_e_corrected"][place]) >= Decimal(figure)
 
 
 @given(st.floats(0, 180))
 def test_printed_angles_never_claim_less_than_the_rows(angle):
     cells = {line[1]: line for line in bound_table(summarise([row(0, T_c_deg=angle)], {})).cells}
-    printed = Decimal(cells["T_c"][6].rstrip("°"))
+    printed = Decimal(cells["T_c_deg"][6].rstrip("°"))
     assert Decimal(angle) <= printed < Decimal(angle) + Decimal("0.1000001")
 
 
@@ -231,7 +232,29 @@ def test_a_narrow_terminal_cuts_no_number(width, T_e, printed):
     rows = [row(0, T_e=T_e, T_e_corrected=T_e, T_e_attained=T_e, eps=0.031372, linf_method="scaled")]
     shown = on_terminal(bound_table(summarise(rows, {})), width)
     assert "…" not in shown
-    assert shown.count(printed) == 8  # mean, median, p95 and max of T_e and of T'_e
+    assert shown.count(printed) == 8  # mean, median, p95 and max of T_e and of T_e_corrected
+
+
+def wide(lines: int) -> TextTable:
+    header = ("eps", "attack", *(f"figure_{place}" for place in range(9)))
+    cells = [(str(line), "top-k", *(f"{line}.{place:04}" for place in range(9))) for line in range(lines)]
+    return TextTable("A wide table", header, tuple(cells), keys=2)
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+@pytest.mark.parametrize("lines", [1, 4, 9])
+def test_a_wide_table_fits_the_terminal_and_loses_no_cell(lines, width):
+    table = wide(lines)
+    shown = on_terminal(table, width).splitlines()
+    assert max(map(len, shown)) <= width
+    words = " ".join(shown).split()
+    assert all(words.count(cell) == 1 for row in (table.header, *table.cells) for cell in row[2:])
+
+
+def test_a_key_that_is_left_out_is_the_one_before_where_lines_stand_as_columns():
+    table = TextTable("", ("eps", "figure", "mean"), (("0.1", "T_e", "1"), ("", "T_c_deg", "2")), keys=2)
+    assert table.as_columns().header == ("eps", "0.1", "0.1")
+    assert table.as_columns().cells == (("figure", "T_e", "T_c_deg"), ("mean", "1", "2"))
 
 
 @pytest.mark.parametrize("name", [column.name for column in headlines("bound")])

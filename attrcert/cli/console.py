@@ -1,9 +1,13 @@
 """stderr is for talk: messages, warnings, progress. stdout is for results."""
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from attrcert.foreign import printable, printable_lines
+
+if TYPE_CHECKING:
+    from attrcert.reporting.tables.text_table import TextTable
 
 
 def stdout() -> Any:
@@ -22,6 +26,25 @@ def put(result: str) -> None:
     """A result that is text already: JSON, CSV, markdown. What is said later comes later in a log of both streams, too."""
     sys.stdout.write(f"{result}\n")
     sys.stdout.flush()
+
+
+def show_tables(tables: "Sequence[TextTable]", sentences: Sequence[str], shape: str) -> None:
+    """Results for people, and below them what they come to."""
+    from attrcert.reporting.tables import latex, markdown
+    from attrcert.reporting.tables.terminal import show
+
+    if shape == "markdown":
+        put("\n".join([*map(markdown.markdown, tables), markdown.paragraphs(sentences)]))
+        return
+    if shape == "latex":
+        put("\n".join([*map(latex.latex, tables), latex.paragraphs(sentences)]))
+        return
+    console = stdout()
+    for table in tables:
+        show(table, console)
+        console.print()
+    for sentence in sentences:
+        console.print(printable(sentence), style="bold", markup=False)
 
 
 def talk(message: str, *, style: str = "") -> None:

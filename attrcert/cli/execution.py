@@ -9,7 +9,8 @@ from typing import Any
 
 import typer
 
-from attrcert.cli.console import put, stdout, talk
+from attrcert.cli.console import put, show_tables, talk, warn
+from attrcert.cli.dry_run import tell_plan
 from attrcert.cli.gate import render
 from attrcert.cli.options import Asked
 from attrcert.cli.session import compute
@@ -23,12 +24,11 @@ from attrcert.reporting.gating.selections import applies, check_asked, no_run_ha
 from attrcert.reporting.gating.verdict_texts import verdict_json
 from attrcert.reporting.gating.verdicts import Verdict
 from attrcert.reporting.summaries.attacks import areas, summarise_attacks
-from attrcert.reporting.summaries.bounds import Summary, summarise
+from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
+from attrcert.reporting.summaries.sentences import sentences
 from attrcert.reporting.summaries.turned import summarise_turned
-from attrcert.reporting.tables.markdown import markdown
-from attrcert.reporting.tables.terminal import show
 from attrcert.running.engines.engine import Engine, Here, Spread
 from attrcert.running.engines.local_workers import Processes
 from attrcert.running.keeping.jacobians import check_jacobians
@@ -63,7 +63,11 @@ def execute(
     run = open_run(asked.model(), asked.data(), task, options)
     if jacobians:
         check_jacobians(run, jacobians)
+    if results.dry_run:
+        tell_plan(run, engine, options.memory, results.format)
+        return
     rows = compute(run, options, results, engine, deltas=deltas, jacobians=jacobians)
+    _warn_beyond(run, rows, quiet=results.quiet)
     verdict = _judged(run, rows, rules)
     summary = _render(run, rows, results.format, verdict, auc=auc)
     violated = broken(rows)
@@ -73,6 +77,16 @@ def execute(
     if verdict and verdict.outcome.exit_code:
         raise typer.Exit(verdict.outcome.exit_code)
     incomplete(summary.incomplete, summary.samples, "figure, or one that has not converged", results)
+
+
+def _warn_beyond(run: Run, rows: Sequence[Row], *, quiet: bool) -> None:
+    """The estimates of `bound` are too low where the run itself measured more."""
+    beyond, samples = measured_beyond(rows) if run.config.command == "bound" else (0, 0)
+    if beyond and not quiet:
+        warn(
+            f"T_e is too low on {beyond} of {samples} samples: at the worst perturbation found the attribution moves farther. "
+            "`attrcert attack` shows how far; --proved bounds it"
+        )
 
 
 def _rules(texts: Sequence[str], task: Task) -> tuple[Rule, ...]:
@@ -126,11 +140,16 @@ def incomplete(missing: int, samples: int, what: str, limit: Complete) -> None:
         raise typer.Exit(4)
 
 
+def _sentences(run: Run, rows: Sequence[Row]) -> list[str]:
+    return sentences(rows, run.config.command, run.identity())
+
+
 def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | None, *, auc: bool) -> dict[str, Any]:
     """What the tables show, and every row."""
     whole = {
         "identity": run.identity(),
         "summary": _summary_json(run, rows, summary),
+        "sentences": _sentences(run, rows),
         "rows": filled(rows, run.config.columns),
     }
     if run.config.command == "attack":
@@ -161,15 +180,7 @@ def _render(run: Run, rows: list[Row], format_: str, verdict: Verdict | None, *,
     if format_ == "json":
         put(json.dumps(_as_json(run, rows, summary, verdict, auc=auc), indent=1, default=str))
         return summary
-    tables = overview(run.config.command, rows, summary, auc=auc)
-    if format_ == "markdown":
-        put("\n".join(markdown(table) for table in tables))
-    else:
-        console = stdout()
-        for number, table in enumerate(tables):
-            if number:
-                console.print()
-            show(table, console)
+    show_tables(overview(run.config.command, rows, summary, auc=auc), _sentences(run, rows), format_)
     if verdict:
         put("")
         render(verdict, format_)

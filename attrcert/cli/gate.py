@@ -1,9 +1,8 @@
 """`attrcert gate`: judge CSVs by rules, for pipelines that must stop."""
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,9 +11,7 @@ from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
 
 if TYPE_CHECKING:
-    from attrcert.reporting.gating.gates import Gate
     from attrcert.reporting.gating.verdicts import Verdict
-    from attrcert.settings.reading import Judging
 
 
 @command("gate", example='attrcert gate bounds.csv attacks.csv --require "p95(T_c_deg[eps=0.1]) <= 30"')
@@ -27,16 +24,17 @@ def gate(asked: Asked) -> None:
     Exit codes: 0 all hold, 1 a rule failed or was refuted, 2 a rule cannot be read or judged, 4 a run is incomplete.
     Where GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
     """
-    from attrcert.cli.replacing import check_ours
     from attrcert.reporting.gating.gates import judge_files
     from attrcert.reporting.gating.verdict_texts import JUNIT_MARK
+    from attrcert.results import demanded
+    from attrcert.saved.replacing import check_ours
     from attrcert.settings.reading import Judged, Judging
 
     judged, judging = asked.part(Judged), asked.part(Judging)
-    demanded = _demanded(judging)
+    demands = demanded(judging)
     if judged.junit is not None and judged.junit.parent.is_dir():  # if it is not, that is told after the verdict
         check_ours(judged.junit, (JUNIT_MARK,), what="a JUnit report that attrcert wrote", other="--junit")
-    verdict = judge_files(judging.files, demanded)
+    verdict = judge_files(judging.files, demands)
     try:
         _write(verdict, judged.junit)
     finally:  # a report that cannot be written must not hide the verdict
@@ -46,28 +44,6 @@ def gate(asked: Asked) -> None:
         talk(f"--exit-zero: the verdict's exit code {code} becomes 0")
         code = 0
     raise typer.Exit(code)
-
-
-def _demanded(asked: "Judging") -> "Gate":
-    """The command line adds to the configuration's lists, except that its baseline and its numbers come first."""
-    from attrcert.reporting.gating.gates import Demand, Gate, read_gate
-    from attrcert.reporting.gating.verdicts import Waiver
-
-    read = read_gate(asked.config) if asked.config else {}
-    lists: dict[str, Iterable[Any]] = {
-        "require": map(Demand, asked.require),
-        "max_regression": map(Demand, asked.max_regression),
-        "waive": map(Waiver.parse, asked.waive),
-        "allow_mismatch": asked.allow_mismatch,
-    }
-    first = {
-        "baseline": asked.baseline or None,
-        "min_samples": asked.min_samples,
-        "max_incomplete": asked.max_incomplete,
-        "allow_refuted": asked.allow_refuted or None,
-    }
-    added = {name: (*read.get(name, ()), *values) for name, values in lists.items()}
-    return Gate(**{**read, **added, **{name: value for name, value in first.items() if value is not None}})
 
 
 def _write(verdict: "Verdict", path: Path | None) -> None:
@@ -105,6 +81,10 @@ def render(verdict: "Verdict", shape: str, *, on_stderr: bool = False) -> None:
         put(json.dumps(verdict_json(verdict), indent=1))
     elif shape == "markdown":
         put(verdict_markdown(verdict))
+    elif shape == "latex":
+        from attrcert.reporting.tables.latex import latex
+
+        put(latex(verdict_table(verdict)))
     else:
         from rich.console import Console
 

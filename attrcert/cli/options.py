@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from attrcert.settings.tasks import Task
 
 ALL = "attrcert.all"  # in a context's notes: that all options are asked for
-MOST_SHOWN = 26  # letters of choices beside an option; more stand in its help
+MOST_SHOWN = 32  # letters of choices beside an option; more stand in its help
 P = TypeVar("P", bound=Settings)
 
 

@@ -20,19 +20,17 @@ def report(asked: Asked) -> None:
 
     Pictures need `attack --save-deltas` or `smooth --csv`, Jacobians `bound --save-jacobian`. Several runs are put side by side.
     """
-    from attrcert.cli.replacing import check_ours
-    from attrcert.reporting.pages.content import make_page
-    from attrcert.reporting.pages.documents import MARKS, html, text
+    from attrcert.pages import content_of, page_of
+    from attrcert.reporting.pages.documents import MARKS
+    from attrcert.saved.replacing import check_ours
     from attrcert.settings.reading import Paging
 
     paging = asked.part(Paging)
     target = paging.target
     if target is not None:
         check_ours(target, MARKS, what="a report that attrcert wrote", other="-o")
-    page = make_page(
-        paging.files, title=paging.title, most=paging.worst, pictures=paging.pictures, deltas=paging.deltas
-    )
-    _write(page, html(page) if paging.format == "html" else text(page), target)
+    page = page_of(paging)
+    _write(page, content_of(page, paging), target)
     if paging.plots is not None:
         _draw(page, paging.plots)
 
@@ -50,9 +48,9 @@ def _write(page: "Page", content: str, target: Path | None) -> None:
 
 
 def _draw(page: "Page", folder: Path) -> None:
-    from attrcert.cli.replacing import check_ours
     from attrcert.reporting.pages.plots import MARK
     from attrcert.saved.files import make_folder, write_bytes
+    from attrcert.saved.replacing import check_ours
 
     make_folder(folder)
     files = {folder / f"{plot.name}.{kind}": (plot, kind) for plot, kind in product(page.plots, PLOT_FORMATS)}

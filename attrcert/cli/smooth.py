@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from attrcert.cli.console import silent, stdout, talk
+from attrcert.cli.console import show_tables, silent, talk
 from attrcert.cli.options import Asked, command
 from attrcert.errors import UsageError
 
@@ -105,7 +105,7 @@ def _show(run: "Run", rows: "list[Row]") -> None:
     """What is certified, on stdout."""
     from attrcert.reporting.summaries.bounds import summarise
     from attrcert.reporting.summaries.overviews import overview
-    from attrcert.reporting.tables.terminal import show
+    from attrcert.reporting.summaries.sentences import sentences
 
-    for table in overview(run.config.command, rows, summarise(rows, run.facts())):
-        show(table, stdout())
+    tables = overview(run.config.command, rows, summarise(rows, run.facts()))
+    show_tables(tables, sentences(rows, run.config.command, run.identity()), "table")

@@ -14,7 +14,7 @@ METRIC_COLUMNS = {
     ),
     "degrees": angle(
         "T_hat_c_deg", REACHED, "angle between the two maps there, degrees",
-        headline=True, rank=9, label="T_hat_c", curve="reached T_hat_c", compared=("mean",), place=12, leads=True,
+        headline=True, rank=9, curve="reached T_hat_c_deg", compared=("mean",), place=12, leads=True,
     ),
     "cosine": figure("cosine", REACHED, "its cosine", worse="down", least=-1, most=1, place=18),
     "top-k": figure(
@@ -39,7 +39,7 @@ ATTACK = (
     NAME,
     figure(
         "T_sampled", REACHED, "largest |g(x+delta) - g(x)|_2 among random perturbations that keep the label: empirical",
-        headline=True, rank=7, label="sampled",
+        headline=True, rank=7,
     ),
     *METRIC_COLUMNS.values(),
     Column(
@@ -76,6 +76,4 @@ def transfer_column(attribution: str, figure: str) -> str:
 def transferred(name: str, figure: str, meaning: str) -> Column:
     """A figure of an attack, of another attribution."""
     own = next(column for column in METRIC_COLUMNS.values() if column.name == figure)
-    return replace(
-        own, name=name, meaning=meaning, headline=False, label="", curve="", compared=(), place=None, leads=False
-    )
+    return replace(own, name=name, meaning=meaning, headline=False, curve="", compared=(), place=None, leads=False)

@@ -36,22 +36,23 @@ BOUND = (
     ),
     figure(
         "T_e_corrected", CORRECTED, "c T_e: first-order with a measured correction, not a certificate",
-        lacking=inf, bounds=MOVED, headline=True, rank=2, label="T'_e", note="T'_e = c T_e, {0}: {0.meaning}.",
+        lacking=inf, bounds=MOVED, headline=True, rank=2, note="T_e_corrected = c T_e, {0}: {0.meaning}.",
     ),
     figure(
         "T_e_ball", CORRECTED,
         "eps times the largest gain |J(z) w|_2 found in the ball, in an attack also on the way to its points (--ball): corrected",
-        lacking=inf, asked=ON_BALL, bounds=MOVED, headline=True, rank=3, label="T_ball",
-        note="T_ball, {0}: eps times the largest gain found in the ball. A search, not a certificate.",
+        lacking=inf, asked=ON_BALL, bounds=MOVED, headline=True, rank=3,
+        note="T_e_ball, {0}: eps times the largest gain found in the ball. A search, not a certificate.",
     ),
     figure(
         "T_proved", PROVED, "bound of |g(x+delta) - g(x)|_2 for every delta of the ball (--proved): proved",
         lacking=inf, asked=ON_PROVED, bounds=MOVED, headline=True, rank=5, axis="proved bound T_proved", compared=("mean",), place=14,
-        note="T_proved, {0}: {0.meaning}, whatever an attack does; angle is what it allows. The other figures are not guarantees.",
+        note="T_proved, {0}: {0.meaning}, whatever an attack does; angle_proved_deg is what it allows. The other figures are "
+        "not guarantees.",
     ),
     angle(
         "angle_proved_deg", PROVED, "the angle that it allows, degrees; empty where vacuous",
-        asked=ON_PROVED, bounds=TURNED, follows="T_proved", headline=True, rank=6, label="proved angle", note="",
+        asked=ON_PROVED, bounds=TURNED, follows="T_proved", headline=True, rank=6, note="",
         empty="T_proved reaches |g| on {} samples, of which no angle is proved; they lie beyond every percentile of it and are not in "
         "its mean.",
         axis="proved angle, degrees", curve="proved", compared=("p95",), place=11, leads=True,
@@ -59,11 +60,11 @@ BOUND = (
     Column("proved_method", str, "which proved bound was the smallest: secant or interval", words=("secant", "interval")),
     angle(
         "T_c_deg", FIRST, "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous",
-        bounds=TURNED, follows="T_e", headline=True, rank=4, label="T_c",
-        note="T_c: the angle in degrees that T_e allows between the two attributions, first-order like it.",
-        empty="{} samples are vacuous: T_e reaches |g|, so no angle follows. They lie beyond every percentile of T_c and are not in its "
-        "mean.",
-        axis="first-order angle T_c, degrees", curve="first-order T_c", compared=("p95",), place=10, leads=True,
+        bounds=TURNED, follows="T_e", headline=True, rank=4,
+        note="T_c_deg: the angle in degrees that T_e allows between the two attributions, first-order like it.",
+        empty="{} samples are vacuous: T_e reaches |g|, so no angle follows. They lie beyond every percentile of T_c_deg and are not in "
+        "its mean.",
+        axis="first-order angle T_c_deg", curve="first-order T_c_deg", compared=("p95",), place=10, leads=True,
     ),
     angle("T_c_corrected_deg", CORRECTED, "the same from T_e_corrected", bounds=TURNED, follows="T_e_corrected"),
     *consequences("T_e", FIRST, follows="T_e"),

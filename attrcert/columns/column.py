@@ -29,7 +29,7 @@ class Column:
     What it is compared with: `bounds` is the attack's figure that it limits, or the threshold that it keeps; `judges` the column
     whose bound a verdict is about; `follows` the figure that it is made of.
 
-    How it is shown: a `headline` is in summaries, in the order of `rank`, under `label`, with `note` below (its guarantee's meaning if
+    How it is shown: a `headline` is in summaries, in the order of `rank`, with `note` below (its guarantee's meaning if
     there is none) and `empty` where samples lack it; `axis` and `curve` name it in figures; `compared` are its statistics where runs
     stand side by side; a page shows those with a `place` first, and ranks samples by those that `lead`.
     """
@@ -53,7 +53,6 @@ class Column:
     follows: str = ""
     headline: bool = False
     rank: int = 100
-    label: str = ""
     note: str | None = None
     empty: str = ""
     axis: str = ""
@@ -61,11 +60,6 @@ class Column:
     compared: tuple[str, ...] = ()
     place: int | None = None
     leads: bool = False
-
-    @property
-    def title(self) -> str:
-        """Its short name."""
-        return self.label or self.name
 
     @property
     def reached(self) -> bool:

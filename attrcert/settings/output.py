@@ -13,7 +13,7 @@ from attrcert.settings.declared import ATTACK, OUTPUT, RUN, SMOOTHING, THRESHOLD
 from attrcert.settings.presets import PRESETS
 from attrcert.vocabulary import parse_indices
 
-FORMATS = ("table", "json", "csv", "markdown")
+FORMATS = ("table", "json", "csv", "markdown", "latex")
 
 
 def path(text: str, name: str) -> Path:
@@ -60,6 +60,12 @@ class Output(Format, Complete, Quiet):
     )
     resume: bool = setting(False, "Continue the run that --out holds.", OUTPUT, basic=True)
     overwrite: bool = setting(False, "Replace what --out holds.", OUTPUT, basic=True)
+    dry_run: bool = setting(
+        False,
+        "Say what would be computed, how long it takes and in how much memory, and exit without rows.",
+        OUTPUT,
+        basic=True,
+    )
     require: tuple[str, ...] = setting(
         (), 'Judge the rows and exit 1 if this does not hold, e.g. "p95(T_c_deg) <= 30"; repeatable. See `attrcert gate`.',
         OUTPUT, many=True, whole=True, metavar="RULE", basic=True,
@@ -85,9 +91,7 @@ class Keeping(Settings):
 class Campaigning(Settings):
     """What an attack's command has beside the attacks."""
 
-    preset: str | None = setting(
-        None, "A paper's settings, where none are given.", ATTACK, choices=tuple(PRESETS), basic=True
-    )
+    preset: str | None = setting(None, "A paper's settings, where none are given.", ATTACK, choices=tuple(PRESETS))
     auc: bool = setting(False, "Also the area under each figure over the eps list.", OUTPUT)
     save_deltas: Path | None = setting(
         None, "Keep the perturbations in this .safetensors file, keyed by index, eps and attack.", OUTPUT, read=path, basic=True,

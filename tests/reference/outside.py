@@ -23,7 +23,7 @@ from attrcert.vocabulary import Guarantee
 
 PART = Column(
     "T_part", float, "a part of what was bounded, for a test", Guarantee.FIRST_ORDER, "up", least=0, bounds="T_hat_e", headline=True,
-    label="T_2", axis="part of the bound", compared=("mean",), place=30,
+    axis="part of the bound", compared=("mean",), place=30,
 )  # fmt: skip
 FLAG = Column("violated_part", bool, "whether T_hat_e exceeds T_part", judges="T_part")
 LARGEST = Column("largest", float, "largest difference of two entries", Guarantee.EMPIRICAL, "up", least=0)

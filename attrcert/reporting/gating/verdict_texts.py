@@ -23,6 +23,7 @@ def verdict_table(verdict: Verdict) -> TextTable:
         header=("outcome", "rule", "observed", "samples", "where"),
         cells=tuple(line for judgement in verdict.judgements for line in _lines(judgement)),
         notes=tuple(_notes(verdict)),
+        keys=2,
     )
 
 

@@ -138,6 +138,10 @@ class Verdict:
     def outcome(self) -> Outcome:
         return gravest(one.outcome for one in self.judgements)
 
+    @property
+    def passed(self) -> bool:
+        return self.outcome is Outcome.PASSED
+
     def count(self, outcome: Outcome) -> int:
         return sum(one.outcome is outcome for one in self.judgements)
 

@@ -30,7 +30,7 @@ PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.CONFIDENCE: "The certified figures hold for every perturbation in the ball, but for a stated chance of bad luck in the "
     "program's own random draws.",
     Guarantee.CORRECTED: "The corrected figures are estimates from what was measured in the ball: no guarantee.",
-    Guarantee.FIRST_ORDER: "T_e and T_c bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
+    Guarantee.FIRST_ORDER: "T_e and T_c_deg bound the linearised attribution only: estimates that attacks can exceed, no guarantee.",
     Guarantee.EMPIRICAL: "T_hat figures are what an attack reached: the true worst case is at least that.",
 }
 FAULTS = {  # that runs are compared by

@@ -14,7 +14,7 @@ from attrcert.reporting.summaries.statistics import figures, grouped, mean, numb
 from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
-TARGET = "target left"  # of the way to the target map, with manipulate
+TARGET = "target_left"  # of the way to the target map, with manipulate
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class AttackSummary(ByColumn):
     @property
     def reached(self) -> dict[str, float]:
         """All that was measured, by name."""
-        first = {column.title: self.figures[column.name] for column in METRIC_COLUMNS.values() if column.headline}
+        first = {column.name: self.figures[column.name] for column in METRIC_COLUMNS.values() if column.headline}
         whole = {**first, **self.metrics, **self.transferred}
         return {name: value for name, value in whole.items() if value is not None}
 
@@ -138,11 +138,12 @@ def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bo
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
     columns, proved = _shown(attacks), _proved()[1]
+    moves = METRIC_COLUMNS["euclidean"].name
+    moved = [c for c in columns if c.reached and c.unit != DEGREES]
     angles = sorted((c for c in columns if c.unit == DEGREES), key=lambda c: (not c.reached, c.rank))
-    judged = {bound.name for _, bound in verdicts()}
-    ratios: Columns = {"T_hat_e/T_e": lambda part: told(part.tightness, round_down)}
+    ratios: Columns = {"tightness": lambda part: told(part.tightness, round_down)}
     if proved in columns:
-        ratios[f"{proved.title}/{proved.bounds}"] = lambda part: told(part.looseness, round_up)
+        ratios[f"{proved.name}/{proved.bounds}"] = lambda part: told(part.looseness, round_up)
     return TextTable.of(
         "How far attacks move the attribution, and how far the "
         + ("first-order and proved bounds" if proved in columns else "first-order bounds")
@@ -150,18 +151,16 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         attacks,
         {
             **CASE,
-            **{c.title: partial(_moved, c) for c in columns if c.reached and c not in angles},
-            **{
-                f"{c.title} [outside]" if c.name in judged else c.title: partial(_against, c)
-                for c in columns
-                if _is_deviation(c)
-            },
+            **{c.name: partial(_angle, c) for c in angles},
+            **{c.name: partial(_moved, c) for c in moved if c.name == moves},
+            **{c.name: partial(_against, c) for c in columns if _is_deviation(c)},
             **ratios,
-            **{c.title: partial(_angle, c) for c in angles},
+            **{c.name: partial(_moved, c) for c in moved if c.name != moves},
             "samples": lambda part: str(part.samples),
         },
         facts=summary.told(),
         notes=_notes(summary, attacks),
+        keys=len(CASE),
     )
 
 
@@ -200,18 +199,21 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
         counts = counts_text(part.status, part.misclassified)
         yield f"eps {part.eps:.4g}, means over {part.samples} samples ({part.attack}: {counts})."
     yield (
-        f"sampled, T_hat_e, T_hat_c: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
-        "sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "
+        f"T_hat_c_deg, T_hat_e, T_sampled: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
+        "T_sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "
         "--keep) perturbation in the ball and the input range that keeps the label."
     )
-    yield f"T_e, T_c: {Guarantee.FIRST_ORDER}, {Guarantee.FIRST_ORDER.meaning}. T'_e = c T_e: {Guarantee.CORRECTED}."
-    yield "[outside]: the share of samples whose attack exceeded the figure."
+    yield (
+        f"T_e, T_c_deg: {Guarantee.FIRST_ORDER}, {Guarantee.FIRST_ORDER.meaning}. T_e_corrected = c T_e: {Guarantee.CORRECTED}. "
+        "tightness: T_hat_e/T_e."
+    )
+    yield "In brackets: the share of samples whose attack exceeded the figure."
     names = {column.name for column in _shown(attacks)}
     if "T_e_ball" in names:
-        yield f"T_ball: eps times the largest gain found in the ball, {Guarantee.CORRECTED}: a search, not a certificate."
+        yield f"T_e_ball: eps times the largest gain found in the ball, {Guarantee.CORRECTED}: a search, not a certificate."
     if _proved()[1].name in names:
         yield (
-            f"T_proved and its angle: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantees here, over the whole ball. "
+            f"T_proved, angle_proved_deg: {Guarantee.PROVED}, {Guarantee.PROVED.meaning}: the only guarantees here, over the whole ball. "
             "T_proved/T_hat_e is a mean of ratios: how much larger it is than what the attack reached."
         )
     for part in attacks:
@@ -231,17 +233,18 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     for eps in dict.fromkeys(part.eps for part in attacks):
         vacuous = max(part.vacuous for part in attacks if part.eps == eps)
         if vacuous:
-            yield f"eps {eps:.4g}: {vacuous} samples have no T_c, since T_e reaches |g|; they are in the mean of T_hat_c."
+            yield f"eps {eps:.4g}: {vacuous} samples have no T_c_deg, since T_e reaches |g|; they are in the mean of T_hat_c_deg."
 
 
 def _means(title: str, attacks: Sequence[AttackSummary], of: Callable[[AttackSummary], dict[str, float]]) -> TextTable:
     """Of other figures that each attack reached."""
     names = dict.fromkeys(name for part in attacks for name in of(part))
+    columns = {name: METRIC_COLUMNS[name].name if name in METRIC_COLUMNS else name for name in names}
 
     def cell(name: str) -> Callable[[AttackSummary], str]:
         return lambda part: told(of(part).get(name), plain)
 
-    return TextTable.of(title, attacks, {**CASE, **{name: cell(name) for name in names}})
+    return TextTable.of(title, attacks, {**CASE, **{columns[name]: cell(name) for name in names}}, keys=len(CASE))
 
 
 def area(points: Sequence[tuple[float, float]]) -> float:

@@ -87,6 +87,18 @@ def is_wrong(row: Row) -> bool:
     return row.get("correct") is False
 
 
+def measured_beyond(rows: Iterable[Row]) -> tuple[int, int]:
+    """On how many samples the change that was measured at the worst perturbation found (c times the linear one) exceeds T_e, of all
+    that have both.
+    """
+    found: dict[object, bool] = {}
+    for row in rows:
+        c, attained, bound = row.get("c"), row.get("T_e_attained"), row.get("T_e")
+        if c is not None and attained is not None and bound is not None:
+            found[row["index"]] = found.get(row["index"], False) or number(c) * number(attained) > number(bound)
+    return sum(found.values()), len(found)
+
+
 def counts_text(status: Mapping[str, int], misclassified: int) -> str:
     """How many samples ended how, most first, and how many of them are misclassified, however they ended."""
     counts = ", ".join(f"{n} {word}" for word, n in sorted(status.items(), key=lambda item: -item[1]))
@@ -130,8 +142,9 @@ def bound_table(summary: Summary) -> TextTable:
             else "first-order estimates, not certificates"
         ),
         facts=summary.told(),
-        header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "samples"),
+        header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "n"),
         cells=tuple(line for part in summary.per_eps for line in _lines(part)),
+        keys=2,
         notes=tuple(_notes(summary)),
     )
 
@@ -152,10 +165,10 @@ def _lines(part: EpsSummary) -> Iterable[tuple[str, ...]]:
     for place, column in enumerate(shown("bound", lambda name: part.figures[name].count > 0)):
         guarantee = str(column.guarantee or "-")
         rounded = _degrees if column.unit == DEGREES else round_up
-        label = column.title.removeprefix(f"{guarantee} ")  # the next cell says that
-        yield (f"{part.eps:.4g}" if not place else "", label, guarantee, *_figures(part.figures[column.name], rounded))
+        eps = f"{part.eps:.4g}" if not place else ""
+        yield (eps, column.name, guarantee, *_figures(part.figures[column.name], rounded))
     if part.winners:
-        yield ("", "T_e/found", Guarantee.FIRST_ORDER, *_figures(part.looseness, round_up))
+        yield ("", "T_e/attained", Guarantee.FIRST_ORDER, *_figures(part.looseness, round_up))
 
 
 def _figures(statistic: Statistic, rounded: Callable[[float, int], str]) -> tuple[str, ...]:
@@ -176,7 +189,7 @@ def _notes(summary: Summary) -> Iterable[str]:
         if part.winners:
             methods = ", ".join(f"{name} on {n}" for name, n in part.winners.items())
             yield (
-                f"eps {part.eps:.4g}: smallest linf bound by {methods}; T_e/found compares it with "
+                f"eps {part.eps:.4g}: smallest linf bound by {methods}; T_e/attained compares it with T_e_attained, "
                 "what the worst perturbation found reaches in the linearised attribution."
             )
         if part.label_lost:
@@ -187,7 +200,7 @@ def _note(column: Column) -> str:
     """What a headline figure is worth."""
     promised = column.promised
     if column.note is None:
-        worth = f"{column.title}, {promised}: {promised.meaning}" if promised else f"{column.title}: {column.meaning}"
+        worth = f"{column.name}, {promised}: {promised.meaning}" if promised else f"{column.name}: {column.meaning}"
         return f"{worth}."
     return column.note.format(promised)
 

@@ -14,7 +14,7 @@ EVERYWHERE = (
     "eps_max is that distance."
 )
 CERTIFIED = "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise"
-SHARE = "C/M is the share of its largest possible length that was certified"
+SHARE = "C_lower/M is the share of its largest possible length that was certified"
 FALSE = (
     "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds: "
     f"{Guarantee.EMPIRICAL}, for comparison only."
@@ -26,7 +26,7 @@ BIASED = (
 WORTH_TELLING = 1.02
 Columns = dict[str, Callable[[CaseSummary], str]]
 Parts = tuple[str, Columns, Iterable[str]]  # of a table: what it claims, its columns, the notes of its own
-LENGTH: Columns = {"C/M": lambda part: told(part.ratio, round_down, 3)}
+LENGTH: Columns = {"C_lower/M": lambda part: told(part.ratio, round_down, 3)}
 SAMPLES: Columns = {"samples": lambda part: str(part.samples)}
 
 
@@ -40,8 +40,8 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
         + ("proved bounds" if proved else "first-order estimates, not certificates"),
         summarise_cases(rows),
         {
-            "threshold": lambda part: str(part.case["threshold_kind"]),
-            "limit": lambda part: f"{_sign(part.case['threshold_kind'])} {number(part.case['threshold']):g}",
+            "threshold_kind": lambda part: str(part.case["threshold_kind"]),
+            "threshold": lambda part: f"{_sign(part.case['threshold_kind'])} {number(part.case['threshold']):g}",
             "guarantee": lambda _: guarantee,
             **_statistics("eps_max", "p5", "min"),
             **SAMPLES,
@@ -73,7 +73,7 @@ def _cosine(rows: Sequence[Row]) -> Parts:
         "eps": _case("eps"),
         **LENGTH,
         **_statistics("cosine", "p5", "min"),
-        "angle mean": lambda part: told(part.angle_deg, round_up, 3) + ("" if part.angle_deg is None else "°"),
+        "angle_deg mean": lambda part: told(part.angle_deg, round_up, 3) + ("" if part.angle_deg is None else "°"),
         met: lambda part: f"{part.met}/{part.samples}",
         **SAMPLES,
     }
@@ -126,6 +126,8 @@ def _spread(rows: Sequence[Row]) -> str:
 def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
     yield _counts(summary)
     yield from _draws(rows)
+    if _spread(rows) != "radius":
+        yield "sigma is the column radius of the rows."
     if any(row.get("rule") == "published" for row in rows):
         yield FALSE
     if any(row.get("confidence") == "clt" for row in rows):

@@ -18,7 +18,7 @@ def pixel_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     return TextTable(
         title="Pixels that stay among the largest, or outside, for every small perturbation",
         facts=(*summary.told("failure", "bounded"), *_asked(usable)),
-        header=("sigma", "pixels_share mean", "min", "top", "not top", "abstained", "samples"),
+        header=("sigma", "pixels_share mean", "min", *LOW, "pixels_abstained", "samples"),
         cells=(
             (
                 f"{number(usable[0]['radius']):.4g}",

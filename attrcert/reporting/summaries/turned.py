@@ -9,10 +9,11 @@ from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 NOTES = (
-    "T_hat_c is the angle at the perturbation found, measured on fresh draws, less two standard errors; cosine_hat is the plain estimate, "
-    f"sampled the angle at a random perturbation of the same size. {Guarantee.EMPIRICAL}: {Guarantee.EMPIRICAL.meaning}.",
-    "T_hat_c/angle is a mean over the samples that have a certified angle. The perturbation lies in the ball; it may leave the input "
-    "range and change the label, as the certificate allows.",
+    "T_hat_c_deg is the angle at the perturbation found, measured on fresh draws, less two standard errors; cosine_hat is the plain "
+    "estimate, T_sampled_c_deg the angle at a random perturbation of the same size, angle_deg what the certificate allows. "
+    f"{Guarantee.EMPIRICAL}: {Guarantee.EMPIRICAL.meaning}.",
+    "tightness, T_hat_c_deg/angle_deg, is a mean over the samples that have a certified angle. The perturbation lies in the ball; it "
+    "may leave the input range and change the label, as the certificate allows.",
 )
 
 
@@ -63,16 +64,17 @@ def turned_table(rows: Sequence[Row]) -> TextTable:
     return TextTable(
         title="How far an attack turns the smoothed attribution",
         header=(
-            "eps", "sampled", "T_hat_c", "cosine_hat", "certified angle", "T_hat_c/angle", "violated", "label changed", "samples",
+            "eps", "T_hat_c_deg", "angle_deg", "cosine_hat", "tightness", "T_sampled_c_deg", "violated_certified", "label_changed",
+            "samples",
         ),
         cells=tuple(
             (
                 f"{part.eps:.4g}",
-                _degrees(part.T_sampled_c_deg, round_down),
                 _degrees(part.T_hat_c_deg, round_down),
-                "-" if part.cosine_hat is None else round_up(part.cosine_hat, 4),
                 _degrees(part.angle_deg, round_up),
+                "-" if part.cosine_hat is None else round_up(part.cosine_hat, 4),
                 "-" if part.tightness is None else round_down(part.tightness, 3),
+                _degrees(part.T_sampled_c_deg, round_down),
                 f"{part.violated}/{part.compared}",
                 str(part.label_changed),
                 str(part.samples),

@@ -1,6 +1,7 @@
 """Tables in markdown: what could be read as markup is shown as it is."""
 
 import re
+from collections.abc import Iterable
 
 from attrcert.foreign import printable, printable_lines
 from attrcert.reporting.tables.text_table import TextTable
@@ -14,6 +15,11 @@ def markdown(table: TextTable) -> str:
         "| " + " | ".join(_plain(" ".join(cell.split())).replace("|", "\\|") for cell in row) + " |" for row in rows
     ]
     return "\n".join([*lines, "", *(f"- {_fenced(_shown(printable_lines(note)))}" for note in table.notes), ""])
+
+
+def paragraphs(texts: Iterable[str]) -> str:
+    """Texts of ours, which may name what others called something."""
+    return "\n".join(f"{_plain(text)}\n" for text in texts)
 
 
 def _fenced(note: str) -> str:

@@ -1,13 +1,14 @@
 """Tables on a terminal."""
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from attrcert.foreign import printable, printable_lines
-from attrcert.reporting.tables.text_table import WORDS, TextTable
+from attrcert.reporting.tables.text_table import TextTable
 
+WRAPPED = ("rule", "where")  # columns whose text may go on below
 STYLES = {"passed": "green", "failed": "bold red", "refuted": "bold red", "error": "bold red", "incomplete": "yellow"}
 
 
@@ -16,15 +17,28 @@ def show(table: TextTable, console: Console) -> None:
     console.print(Text(printable(table.title), style="bold"))
     for fact in table.facts:
         console.print(Text(printable(fact), style="dim"))
-    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
-    for name in table.header:
-        grid.add_column(Text(printable(name)), justify="left" if name in WORDS else "right", no_wrap=True)
-    for cells in table.cells:
-        grid.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in cells))
-    # a number is never cut, however narrow the terminal
-    width = console.width
-    console.width = max(width, Measurement.get(console, console.options.update(max_width=1000), grid).maximum)
-    console.print(grid)
-    console.width = width
+    for place, part in enumerate(table.fitted(lambda one: _least(one, console) <= console.width)):
+        if place:
+            console.print()
+        width = console.width
+        console.width = max(width, _least(part, console))  # a number is never cut, however narrow the terminal
+        console.print(_grid(part))
+        console.width = width
     for note in table.notes:
         console.print(Text(printable_lines(note)))
+
+
+def _grid(table: TextTable) -> Table:
+    grid = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for place, name in enumerate(table.header):
+        wraps = not table.turned and name in WRAPPED
+        side: JustifyMethod = "left" if table.is_text(place) else "right"
+        grid.add_column(Text(printable(name)), justify=side, no_wrap=not wraps, overflow="fold")
+    for cells in table.cells:
+        grid.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in cells))
+    return grid
+
+
+def _least(table: TextTable, console: Console) -> int:
+    """How wide a terminal must be for its grid."""
+    return Measurement.get(console, console.options.update(max_width=1000), _grid(table)).minimum

@@ -1,0 +1,232 @@
+"""What a run found, in plain sentences that say what they rest on: one per case, from rows alone."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from attrcert.columns import Cell, Row
+from attrcert.reporting.summaries.bounds import measured_beyond
+from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, figures, grouped, number, usable
+from attrcert.vocabulary import Guarantee, round_down, round_up
+
+Found = Iterable[str]
+WORTH = {
+    Guarantee.FIRST_ORDER: "By first-order estimates, which attacks can exceed,",
+    Guarantee.CORRECTED: "By corrected first-order estimates, which attacks can exceed,",
+    Guarantee.PROVED: "It is proved that",
+    Guarantee.EMPIRICAL: "By a rule that is no certificate,",
+}
+NOTHING = "No sample could be used, so nothing is said of the attributions."
+
+
+def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) -> list[str]:
+    """Of the rows of a command (as their manifest names it) and what their run depended on; failed samples are left out."""
+    good = usable(rows)
+    failed = len({row["index"] for row in rows} - {row["index"] for row in good})
+    left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
+    return [*(_CLAIMS[command](good, identity) if good else [NOTHING]), *left]
+
+
+def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """What is proved where that was asked for, and what is estimated where nothing is."""
+    asked = any(row.get("guarantee") == Guarantee.PROVED for row in rows)
+    for of_eps in _by_eps(rows):
+        limit = _limit(of_eps, "angle_proved_deg") if asked else None
+        if asked:
+            yield _bounded(of_eps, Guarantee.PROVED, limit)
+        if limit is None:
+            yield _bounded(of_eps, Guarantee.FIRST_ORDER, _limit(of_eps, "T_c_deg")) + _measured(of_eps)
+
+
+def _measured(rows: Sequence[Row]) -> str:
+    """What the run itself saw of perturbations beyond the estimate."""
+    beyond, samples = measured_beyond(rows)
+    if not beyond:
+        return ""
+    return f" This is too low on {beyond} of {samples}: the worst perturbation found moves the map farther than T_e."
+
+
+def _limit(rows: Sequence[Row], name: str) -> float | None:
+    """The angle that half of the samples keep, or none; those without a bound lie beyond every angle."""
+    found = figures(rows, name)
+    return Statistic.of(found, beyond=len(rows) - len(found)).median
+
+
+def _bounded(rows: Sequence[Row], guarantee: Guarantee, limit: float | None) -> str:
+    proved = guarantee is Guarantee.PROVED
+    if limit is not None:
+        return (
+            f"{WORTH[guarantee]} no perturbation within {_ball(rows)} turns the {_map(rows)} of {_half(rows)} "
+            f"by more than {_degrees(limit, round_up)}."
+        )
+    name = "angle_proved_deg" if proved else "T_c_deg"
+    without = f"{len(rows) - len(figures(rows, name))} of {len(rows)} samples"
+    worth = "Nothing is proved of" if proved else "First-order estimates do not limit"
+    return f"{worth} how far perturbations within {_ball(rows)} turn the {_map(rows)} of {without}."
+
+
+def _attacks(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """The best of the attacks on each sample, beside what it was to stay below."""
+    for of_eps in _by_eps(rows):
+        samples = list(grouped(of_eps, lambda row: row["index"]).values())
+        turned = "T_hat_c_deg" if figures(of_eps, "T_hat_c_deg") else "T_hat_e"
+        reached = LowStatistic.of([max(figures(one, turned), default=0.0) for one in samples]).median or 0.0
+        moved = (
+            f"turned the {_map(of_eps)} of {_half(samples)} by at least {_degrees(reached, round_down)}"
+            if turned == "T_hat_c_deg"
+            else f"moved the {_map(of_eps)} of {_half(samples)} by at least {round_down(reached, 3)} (T_hat_e)"
+        )
+        yield f"Within {_ball(of_eps)} an attack that keeps the label {moved}{_compared(samples)}."
+
+
+def _compared(samples: Sequence[Sequence[Row]]) -> str:
+    """What the attack says of the bounds that stand beside it."""
+    told = []
+    for name, flag in (("the first-order bound T_e", "violated"), ("the proved bound", "violated_proved")):
+        seen = [
+            any(row.get(flag) is True for row in one)
+            for one in samples
+            if any(row.get(flag) is not None for row in one)
+        ]
+        if seen:
+            told.append(f"{name} on {f'{sum(seen)} of {len(seen)}' if any(seen) else 'none'}")
+    return f"; it exceeded {' and '.join(told)}" if told else ""
+
+
+def _turned(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    for of_case in grouped(rows, lambda row: (row.get("radius"), row.get("eps"))).values():
+        reached = LowStatistic.of([max(figures([row], "T_hat_c_deg"), default=0.0) for row in of_case]).median or 0.0
+        yield (
+            f"Within {_ball(of_case)} an attack turned the smoothed {_map(of_case)} of {_half(of_case)} "
+            f"by at least {_degrees(reached, round_down)}."
+        )
+    yield from _smoothed(rows, identity)
+
+
+def _inverted(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """The eps within which half of the samples keep a threshold; an empty one is beyond every eps."""
+    for (kind, threshold), of_case in grouped(rows, lambda row: (row["threshold_kind"], row["threshold"])).items():
+        found = figures(of_case, "eps_max")
+        eps = LowStatistic.of(found, above=len(of_case) - len(found)).median
+        within = "of any size" if eps is None else f"within {of_case[0]['norm']} {round_down(eps, 3)}"
+        kept = _kept(str(kind), number(threshold)).format(f"the {_map(of_case)} of {_half(of_case)}")
+        worth = WORTH[Guarantee(str(of_case[0].get("guarantee") or Guarantee.FIRST_ORDER.value))]
+        worth = WORTH[Guarantee.CORRECTED] if identity.get("corrected") else worth
+        yield f"{worth} no perturbation {within} {kept}."
+
+
+def _kept(kind: str, threshold: float) -> str:
+    """What a perturbation does not do to the maps."""
+    return {
+        "angle": f"turns {{}} by more than {threshold:g} degrees",
+        "deviation": f"moves {{}} by more than {threshold:g}",
+        "cosine-distance": f"takes {{}} farther than a cosine distance of {threshold:g}",
+        "top-k": f"leaves less than {100 * threshold:g} % of the largest entries of {{}} among the largest",
+    }[kind]
+
+
+def _smoothed(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """Of certificates, whichever figure was asked for."""
+    figure = asked_for(rows)
+    for part in summarise_cases(rows):
+        worth = Guarantee(part.guarantee)
+        kept = bool(part.statistic.median) or (figure == "cosine" and part.statistic.median is not None)
+        claim = (_CERTIFIED[figure] if kept else _uncertified)(part, rows)
+        promised = not kept or worth is Guarantee.CONFIDENCE
+        notes = [_noise(part, rows), _confidence(rows, identity) if kept and promised else ""]
+        told = f" ({', '.join(filter(None, notes))})" if any(notes) else ""
+        yield f"{claim[0].upper()}{claim[1:]}{told}." if promised else f"{WORTH[worth]} {claim}{told}."
+
+
+def _cosine(part: CaseSummary, rows: Sequence[Row]) -> str:
+    asked = part.case.get("threshold", max(figures(rows, "threshold"), default=None))
+    also = "" if asked is None else f", and of {number(asked):g} on {part.met} of {part.samples}"
+    return f"{_who(part, rows)} keeps a cosine of {round_down(part.statistic.median or 0.0, 3)} {_within(part, rows)}{also}"
+
+
+def _largest(part: CaseSummary, rows: Sequence[Row]) -> str:
+    within = f"within {rows[0]['norm']} {round_down(part.statistic.median or 0.0, 3)}"
+    return f"{_who(part, rows)} keeps {_threshold(part)} {within}"
+
+
+def _smallest(part: CaseSummary, rows: Sequence[Row]) -> str:
+    limit = f"with a {_spread(rows)} of {part.statistic.median:g} or less"
+    return f"{limit} {_who(part, rows)} keeps {_threshold(part)} {_within(part, rows)}"
+
+
+def _uncertified(part: CaseSummary, rows: Sequence[Row]) -> str:
+    without = f"{part.samples - part.met} of {part.samples} samples"
+    if part.figure == "radius_min":
+        return f"no {_spread(rows)} of the grid keeps {_threshold(part)} {_within(part, rows)} on {without}"
+    return f"nothing is certified of the smoothed {_map(rows)} of {without} {_within(part, rows)}".rstrip()
+
+
+_CERTIFIED = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}
+
+
+def _who(part: CaseSummary, rows: Sequence[Row]) -> str:
+    return f"the smoothed {_map(rows)} of {_half(range(part.samples))}"
+
+
+def _threshold(part: CaseSummary) -> str:
+    return f"a cosine of {number(part.case['threshold']):g}"
+
+
+def _within(part: CaseSummary, rows: Sequence[Row]) -> str:
+    return f"within {rows[0]['norm']} {number(part.case['eps']):.4g}" if "eps" in part.case else ""
+
+
+def _noise(part: CaseSummary, rows: Sequence[Row]) -> str:
+    return f"{_spread(rows)} {number(part.case['radius']):g}" if "radius" in part.case else ""
+
+
+def _spread(rows: Sequence[Row]) -> str:
+    return "sigma" if rows[0].get("noise") == "gaussian" else "radius"
+
+
+def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    share = LowStatistic.of(figures(rows, "pixels_share")).median or 0.0
+    radius = min(figures(rows, "pixel_radius"), default=0.0)
+    yield (
+        f"On {_half(rows)} at least {round_down(100 * share, 3)} % of the largest pixels of the smoothed {_map(rows)} stay among them "
+        f"for most of the noise, whatever the perturbation within {rows[0]['norm']} "
+        f"{round_down(radius, 3)} ({_confidence(rows, identity)})."
+    )
+
+
+def _confidence(rows: Sequence[Row], identity: Mapping[str, Any]) -> str:
+    """With what probability, of a sample or of all."""
+    failure = max(figures(rows, "failure"), default=0.0)
+    return f"confidence {100 * (1 - failure):.6g} % for {'all together' if identity.get('simultaneous') else 'each'}"
+
+
+def _by_eps(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
+    return grouped(rows, lambda row: row.get("eps")).values()
+
+
+def _ball(rows: Sequence[Row]) -> str:
+    return f"{rows[0]['norm']} {number(rows[0]['eps']):.4g}"
+
+
+def _map(rows: Sequence[Row]) -> str:
+    """The attribution by its name alone: its parameters stand elsewhere."""
+    name = str(rows[0].get("attribution") or "attribution")
+    return f"{name.partition('(')[0].partition(',')[0].replace('-', ' ')} map"
+
+
+def _half(samples: Sequence[Any]) -> str:
+    return f"half of the {len(samples)} samples" if len(samples) > 1 else "the sample"
+
+
+def _degrees(value: Cell, rounded: Callable[[float, int], str]) -> str:
+    return f"{rounded(number(value), 3)} degrees"
+
+
+_CLAIMS: Mapping[str, Callable[[Sequence[Row], Mapping[str, Any]], Found]] = {
+    "bound": _bounds,
+    "attack": _attacks,
+    "max-eps": _inverted,
+    "certify": _smoothed,
+    "pixels": _pixels,
+    "attack-smooth": _turned,
+}
