@@ -24,6 +24,7 @@ LAYERS = (
     {"loading"},
     {"running"},
     {"catalogue", "library"},
+    {"auditing"},
     {"cli"},
 )
 REPORTING_SEES = {"errors", "foreign", "vocabulary", "columns", "saved", "pictures", "reporting"}
@@ -45,7 +46,7 @@ def allowed(part: str) -> set[str]:
         return set().union(*LAYERS) | {"reporting"}
     place = next(i for i, layer in enumerate(LAYERS) if part in layer)
     below = set().union(*LAYERS[:place]) | {part}
-    return below | {"reporting"} if part == "cli" else below
+    return below | {"reporting"} if part in ("auditing", "cli") else below
 
 
 def module_name(path: Path) -> str:
