@@ -81,9 +81,10 @@ def many_refuted(rows: Sequence[Row]) -> bool:
 
 def thin(found: Grounds) -> Iterable[str]:
     """What the samples themselves cannot carry."""
+    few = {name: count for name, count in _counts(found).items() if count < FEW}
+    if few:
+        yield f"Few samples: {_parts(few)}. Take what they say as a first impression."
     rows = _once(found.of(ATTACK) or found.of(SMOOTH) or found.of(PROOF))
-    if len(rows) < FEW:
-        yield f"Only {_counted(rows)}: take every share below as a first impression."
     told = [row for row in rows if row.get("correct") is not None]
     wrong = sum(not row["correct"] for row in told)
     if told and wrong > MANY * len(told):
@@ -123,7 +124,7 @@ def answer(found: Grounds) -> Iterable[str]:
         )
     else:
         tried = f"no attack turned more than {_percent(SOME)} of the maps by more than {TURNED:g} degrees, within {_listed(cases)}"
-        doubt = refuted(found.of(ATTACK)) or len(_once(found.of(ATTACK))) < FEW or TWIN in found.warned
+        doubt = refuted(found.of(ATTACK)) or min(map(len, cases.values())) < FEW or TWIN in found.warned
         known = "That is not shown" if doubt else "As far as these attacks can tell, yes"
         yield (
             f"Is the {found.map} stable? {known}: {tried}. A stronger attack may get farther; only what is proved or certified below is "
@@ -231,9 +232,7 @@ def not_done(found: Grounds) -> Iterable[str]:
 
 def rests(found: Grounds) -> Iterable[str]:
     """On how many samples each part rests."""
-    counts = {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
-    if counts:
-        yield f"Samples, taken at random: {', '.join(f'{name} {count}' for name, count in counts.items())}."
+    yield f"Samples, taken at random: {_parts(_counts(found))}."
 
 
 SENTENCES: tuple[Callable[[Grounds], Iterable[str]], ...] = (
@@ -285,6 +284,15 @@ def _percent(share: float) -> str:
 
 def _degrees(angle: float, rounded: Callable[[float, int], str]) -> str:
     return f"{rounded(angle, 2)} degrees"
+
+
+def _counts(found: Grounds) -> dict[str, int]:
+    """Samples of each part."""
+    return {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
+
+
+def _parts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _counted(rows: Sequence[Row]) -> str:
