@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attrcert.attacks import ATTACKS as ATTACKS
     from attrcert.attributions import ATTRIBUTIONS as ATTRIBUTIONS
+    from attrcert.auditing.called import audit as audit
     from attrcert.errors import AttrcertError as AttrcertError
     from attrcert.errors import CheckpointError as CheckpointError
     from attrcert.errors import DataError as DataError
@@ -40,6 +41,7 @@ _HOMES = {
     **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth", "doctor"), "attrcert.library"),
     **dict.fromkeys(("Rows", "gate"), "attrcert.results"),
     "report": "attrcert.pages",
+    "audit": "attrcert.auditing.called",
     "open_run": "attrcert.running.opening.opening",
     **dict.fromkeys(("BoundConfig", "AttackConfig", "MaxEpsConfig"), "attrcert.settings.tasks"),
     **dict.fromkeys(

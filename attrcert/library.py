@@ -59,14 +59,14 @@ def smooth(model: Any = None, data: Any = None, **settings: Any) -> dict[str, An
 
 def doctor(model: Any = None, data: Any = None, **settings: Any) -> list[Finding]:
     """The findings of `attrcert doctor`, called like `bound`; settings are those of the model and the data, `device` and `dtype`."""
-    of_model, of_data, rest = _split("doctor", settings, ModelSpec, DataSpec)
+    of_model, of_data, rest = split("doctor", settings, ModelSpec, DataSpec)
     return examined(model_spec(model, **of_model), data_spec(data, **usual_data(model, data, of_data)), **rest)
 
 
 def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) -> Run:
     options = settings.get("options")
     given = {name: value for name, value in settings.items() if name != "options"}
-    of_model, of_data, of_run, rest = _split(command, given, ModelSpec, DataSpec, RunOptions)
+    of_model, of_data, of_run, rest = split(command, given, ModelSpec, DataSpec, RunOptions)
     if options is not None and of_run:
         raise UsageError(f"{next(iter(of_run))} is one of the options: give it there, or without options")
     preset = made(Campaigning, {"preset": rest.pop("preset", None)})
@@ -80,7 +80,7 @@ def _opened(command: str, model: Any, data: Any, settings: Mapping[str, Any]) ->
     return run
 
 
-def _split(command: str, given: Mapping[str, Any], *parts: type[Settings]) -> list[dict[str, Any]]:
+def split(command: str, given: Mapping[str, Any], *parts: type[Settings]) -> list[dict[str, Any]]:
     """The settings of each part, and the others."""
     names = {name for part in COMMANDS[command].parts for name in declared(part)}
     for name in given:

@@ -25,6 +25,7 @@ LAYERS = (
     {"running"},
     {"results", "pages"},
     {"catalogue", "library"},
+    {"auditing"},
     {"cli"},
 )
 REPORTING_SEES = {"errors", "foreign", "vocabulary", "columns", "saved", "pictures", "reporting"}
@@ -34,7 +35,7 @@ ROOMS = {
     "running": ({"checks"}, {"evaluating"}, {"opening"}, {"keeping", "engines"}),
     "reporting": ({"tables"}, {"summaries", "gating"}, {"pages"}),
 }
-SHOWING = {"results", "pages", "library", "cli"}  # they see the reports
+SHOWING = {"results", "pages", "library", "auditing", "cli"}  # they see the reports
 FRONT = {"__init__", "__main__"}
 HEAVY = {"torch", "torchvision"}
 

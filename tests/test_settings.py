@@ -221,7 +221,7 @@ def test_a_configuration_is_replaced_like_any_dataclass():
 
 
 def test_public_names_are_listed_and_no_others():
-    functions = {"bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run", "gate", "report"}
+    functions = {"audit", "bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run", "gate", "report"}
     families = {"ATTRIBUTIONS", "ATTACKS", "METRICS"}
     values = {"ModelSpec", "DataSpec", "RunOptions", "Classifier", "Rows"}
     rest = set(dir(attrcert)) - functions - families - values
@@ -234,7 +234,7 @@ def test_public_names_are_listed_and_no_others():
 # help
 
 
-COMPUTING = ("bound", "attack", "max-eps", "min-radius", "smooth", "doctor")
+COMPUTING = ("audit", "bound", "attack", "max-eps", "min-radius", "smooth", "doctor")
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_the_catalogue_has_the_families_that_its_help_names():
     assert tuple(families()) == FAMILIES
 
 
-@pytest.mark.parametrize("command", ["bound", "smooth", "gate", "report", "merge"])
+@pytest.mark.parametrize("command", ["audit", "bound", "smooth", "gate", "report", "merge"])
 def test_no_option_is_cut_in_a_narrow_terminal(monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("TERMINAL_WIDTH", "80")

@@ -7,6 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from attrcert.cli.attack import attack
+from attrcert.cli.audit import audit
 from attrcert.cli.bound import bound
 from attrcert.cli.catalogue import catalogue
 from attrcert.cli.console import put
@@ -23,7 +24,7 @@ from attrcert.cli.streams import standard_streams
 from attrcert.errors import told
 
 TRACEBACK = "--traceback"
-OFFERED = (bound, attack, max_eps, min_radius, smooth, doctor, gate, report, merge, catalogue)
+OFFERED = (audit, bound, attack, max_eps, min_radius, smooth, doctor, gate, report, merge, catalogue)
 
 
 class Commands(TyperGroup):

@@ -47,7 +47,7 @@ def compute(
     """All rows of the run in the data's order, written as they come; what an interrupt leaves can be resumed, by any engine."""
     quiet, total = results.quiet, len(run.data.indices)
     tell: Callable[[str], None] = silent if quiet else warn
-    with _interruptible(), _books(total) as books:
+    with interruptible(), _books(total) as books:
         with _uninterrupted():
             books.open(run, results, deltas)
         tell_findings(run, quiet=quiet)
@@ -220,7 +220,7 @@ def _say_how_to_resume(file: RowFile | None, total: int) -> None:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def interruptible() -> Iterator[None]:
     """SIGTERM, which schedulers send, ends a run as Ctrl-C does."""
 
     def stop(*_: Any) -> None:

@@ -5,6 +5,8 @@ from dataclasses import MISSING, dataclass
 from typing import Any
 
 from attrcert.errors import UsageError
+from attrcert.settings.attacking import Attacking
+from attrcert.settings.auditing import Auditing
 from attrcert.settings.certifying import (
     CertifiedAttackConfig,
     CertifiedMaxEpsConfig,
@@ -14,7 +16,7 @@ from attrcert.settings.certifying import (
 )
 from attrcert.settings.computing import Place, RunOptions, Workers
 from attrcert.settings.declared import Setting, Settings, declared, default_of, hint_of, option, spelt, taken
-from attrcert.settings.explaining import Precision
+from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Precision
 from attrcert.settings.output import Campaigning, ClosedForm, Complete, Files, Findings, Global, Keeping, Output, Quiet
 from attrcert.settings.reading import Joining, Judged, Judging, Listing, Paging
 from attrcert.settings.sources import DataSpec, ModelSpec
@@ -108,6 +110,9 @@ class Command:
 
 ROWS = (ModelSpec, DataSpec, RunOptions, Workers, Output)
 COMMANDS = {
+    "audit": Command(
+        None, None, (ModelSpec, DataSpec, RunOptions, Explanation, Averaging, Attacking, Arithmetic, Quiet, Auditing)
+    ),
     "bound": Command(BoundConfig, CertifyConfig, (*ROWS, Keeping)),
     "attack": Command(AttackConfig, CertifiedAttackConfig, (*ROWS, Campaigning)),
     "max-eps": Command(MaxEpsConfig, CertifiedMaxEpsConfig, (*ROWS, Global)),

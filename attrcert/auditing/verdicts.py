@@ -1,0 +1,304 @@
+"""The verdict of an audit in words: each sentence is made by one function, of rows alone, and says what it rests on.
+
+What weakens the answer comes before it. Reached figures are rounded down and bounds up, so that no sentence says too much.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
+from attrcert.columns import Row
+from attrcert.reporting.gating.promises import broken
+from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
+from attrcert.settings.auditing import JPEG, JPEG_90, ROUNDING, grey_levels
+from attrcert.vocabulary import Status, round_down, round_up
+
+TURNED = 30.0  # degrees by which a map must turn to be called another one
+MANY, SOME = 0.5, 0.05  # shares of the samples
+FEW = 8  # samples of which little can be said
+FAR = 1.1  # times a first-order bound: an attack that is farther has refuted it, and not its last digits
+NO_ANGLE = 180.0  # what is counted where no angle follows
+TWIN = "softplus twin"  # the check of it
+
+
+@dataclass(frozen=True)
+class Grounds:
+    """The rows of each part, the numbers of an input, what the checks warned of, and which parts are left out and why."""
+
+    rows: Mapping[str, Sequence[Row]]
+    d: int
+    warned: Mapping[str, str]
+    left_out: Mapping[str, str]
+
+    def of(self, kind: str) -> list[Row]:
+        """The rows with figures of the parts of a kind."""
+        return usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows)
+
+    @property
+    def map(self) -> str:
+        return next(
+            (str(row["attribution"]) for rows in self.rows.values() for row in rows if row.get("attribution")), "map"
+        )
+
+
+def verdict(found: Grounds) -> tuple[str, ...]:
+    """All sentences that there is something to say for."""
+    return tuple(sentence for tell in SENTENCES for sentence in tell(found))
+
+
+def contradicted(found: Grounds) -> Iterable[str]:
+    """A bound that promised to hold and did not."""
+    if rows := broken(row for rows in found.rows.values() for row in rows):
+        yield f"Something is wrong: an attack exceeded a proved or confidence bound on {len(rows)} rows. Trust no figure here."
+
+
+def exceeded(found: Grounds) -> Iterable[str]:
+    """Where attacks refuted the first-order bounds."""
+    rows = refuted(found.of(ATTACK))
+    if not rows:
+        return
+    judged = [row for row in found.of(ATTACK) if row.get("violated") is not None]
+    far = f"attacks reached up to {round_down(max(figures(rows, 'tightness')), 2)} times what they allow, and clearly more in "
+    cases = f"{len(rows)} of {len(judged)} cases"
+    if not many_refuted(found.of(ATTACK)):
+        yield f"First-order bounds are not certificates: {far}{cases}."
+        return
+    kinks = found.warned.get("kinks", "")
+    reason = f" The network has kinks, which they do not see: {kinks}." if kinks else ""
+    yield f"Do not rely on the first-order bounds of this network: {far}{cases}.{reason}"
+
+
+def refuted(rows: Iterable[Row]) -> list[Row]:
+    """The rows whose attack is clearly beyond the first-order bound."""
+    return [row for row in rows if row.get("violated") and number(row.get("tightness") or 0.0) > FAR]
+
+
+def many_refuted(rows: Sequence[Row]) -> bool:
+    """Whether that is no exception."""
+    return len(refuted(rows)) > SOME * sum(row.get("violated") is not None for row in rows)
+
+
+def thin(found: Grounds) -> Iterable[str]:
+    """What the samples themselves cannot carry."""
+    few = {name: count for name, count in _counts(found).items() if count < FEW}
+    if few:
+        yield f"Few samples: {_parts(few)}. Take what they say as a first impression."
+    rows = _once(found.of(ATTACK) or found.of(SMOOTH) or found.of(PROOF))
+    told = [row for row in rows if row.get("correct") is not None]
+    wrong = sum(not row["correct"] for row in told)
+    if told and wrong > MANY * len(told):
+        yield (
+            f"The model is wrong on {wrong} of {len(told)} samples, so these are mostly explanations of wrong answers: check --mean, "
+            "--std and the order of the labels."
+        )
+    failed = {row["index"] for rows in found.rows.values() for row in rows if str(row["status"]).startswith("error:")}
+    if failed:
+        yield f"{len(failed)} samples could not be used; the message in their rows says why."
+
+
+def another_network(found: Grounds) -> Iterable[str]:
+    """A softplus version that is far from its network."""
+    if TWIN in found.warned:
+        yield f"Attacks and bounds speak of a softplus version that is not close to the network: {found.warned['softplus twin']}."
+
+
+def answer(found: Grounds) -> Iterable[str]:
+    """Whether the explanation is stable, as far as attacks tell; never better than what they tried."""
+    cases = _cases(found.of(ATTACK))
+    if not cases:
+        yield f"Is the {found.map} stable? No attack was made, so nobody knows how far it moves."
+        return
+    many = [case for case in cases.items() if _share(case[1]) >= MANY]
+    ball, rows = many[0] if many else max(cases.items(), key=lambda case: _share(case[1]))
+    share, angles = _share(rows), _angles(rows)
+    if share >= MANY:
+        yield (
+            f"Is the {found.map} stable? No: within {ball} an attack turned {_percent(share)} of the maps by more than {TURNED:g} degrees, "
+            f"half of all by {_degrees(median(angles), round_down)} or more."
+        )
+    elif share > SOME:
+        yield (
+            f"Is the {found.map} stable? Not for every sample: within {ball} an attack turned {_percent(share)} of the maps by more than "
+            f"{TURNED:g} degrees."
+        )
+    else:
+        tried = f"no attack turned more than {_percent(SOME)} of the maps by more than {TURNED:g} degrees, within {_listed(cases)}"
+        doubt = refuted(found.of(ATTACK)) or min(map(len, cases.values())) < FEW or TWIN in found.warned
+        known = "That is not shown" if doubt else "As far as these attacks can tell, yes"
+        yield (
+            f"Is the {found.map} stable? {known}: {tried}. A stronger attack may get farther; only what is proved or certified below is "
+            "sure."
+        )
+
+
+def meant(found: Grounds) -> Iterable[str]:
+    """What such perturbations are to the eye."""
+    told = [
+        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {_compared(grey_levels(eps, norm, found.d))}"
+        for (norm, eps), ball in _balls(found.of(ATTACK)).items()
+    ]
+    if told:
+        yield (
+            f"How large these are, for inputs of {found.d} numbers, in grey levels (of 255) by which a pixel changes, root mean square in "
+            f"l2 and at most in linf: {'; '.join(told)}."
+        )
+
+
+def _compared(levels: float) -> str:
+    rounding, jpeg = f"rounding to 8 bits ({ROUNDING:.2g})", f"JPEG at quality 90 ({JPEG_90})"
+    for most, words in (
+        (ROUNDING / 2, f"less than {rounding}"),
+        (2 * ROUNDING, f"about {rounding}"),
+        (0.9 * JPEG, f"less than {jpeg}"),
+        (3 * JPEG, f"about {jpeg}"),
+    ):
+        if levels < most:
+            return words
+    return f"more than {jpeg}"
+
+
+def reached(found: Grounds) -> Iterable[str]:
+    """How far attacks turned the maps."""
+    cases = _cases(found.of(ATTACK))
+    told = [
+        f"{_degrees(median(_angles(rows)), round_down)} within {ball} (one by {_degrees(max(_angles(rows)), round_down)})"
+        for ball, rows in cases.items()
+    ]
+    lost = max((sum(row["status"] == Status.LABEL_CHANGED for row in rows) for rows in cases.values()), default=0)
+    none = f" On up to {lost} samples none kept the label; they count as not turned." if lost else ""
+    if told:
+        yield (
+            f"Attacks that keep the label turned the {found.map} of half of the samples by more than {_listed(told)}: reached, so the "
+            f"worst case is at least that.{none}"
+        )
+
+
+def allowed(found: Grounds) -> Iterable[str]:
+    """What the first-order bounds say, where they are not refuted."""
+    told = []
+    for ball, rows in _cases(found.of(ATTACK)).items():
+        angles = figures(rows, "T_c_deg")
+        half = median([*angles, *[NO_ANGLE] * (len(rows) - len(angles))])
+        told.append(f"{'any angle' if half >= NO_ANGLE else _degrees(half, round_up)} within {ball}")
+    if told and not many_refuted(found.of(ATTACK)):
+        yield f"First-order bounds allow for half of the samples {_listed(told)}: estimates that attacks can exceed, no certificates."
+
+
+def proved(found: Grounds) -> Iterable[str]:
+    """In how large a ball something is proved, per norm, and where nothing is."""
+    for of_norm in grouped(found.of(PROOF), lambda row: row["norm"]).values():
+        cases, names = grouped(of_norm, lambda row: number(row["eps"])), _balls(of_norm)
+        told = {eps: figures(rows, "angle_proved_deg") for eps, rows in sorted(cases.items(), reverse=True)}
+        balls = {eps: ball for (_, eps), ball in names.items()}
+        eps = next((eps for eps, angles in told.items() if 2 * len(angles) > len(cases[eps])), None)
+        if eps is None:
+            yield f"Nothing is proved: even within {balls[min(told)]} the proved bound allows any direction for most samples."
+            continue
+        angles = told[eps]
+        yield (
+            f"No perturbation within {balls[eps]} can turn it by more than {_degrees(max(angles), round_up)} (proved, on {len(angles)} of "
+            f"{_counted(cases[eps])}; on half of them by no more than {_degrees(median(angles), round_up)})."
+        )
+        if eps < max(told):
+            yield f"Within {balls[max(told)]} the proved bound allows any direction for most samples, so nothing is proved there."
+
+
+def smoothed(found: Grounds) -> Iterable[str]:
+    """Within what the smoothed map keeps its direction."""
+    for sigma, rows in grouped(found.of(SMOOTH), lambda row: number(row["radius"])).items():
+        sizes = [
+            number(row["eps_max"])
+            for row in rows
+            if row["status"] in (Status.OK, Status.EVERYWHERE) and row.get("eps_max")
+        ]
+        failure = max(figures(rows, "failure"), default=0.0)
+        if 2 * len(sizes) <= len(rows):
+            yield f"For most samples no ball is certified in which the smoothed map (sigma {sigma:g}) keeps a cosine of {LEAST_COSINE:g}."
+            continue
+        yield (
+            f"The smoothed map (directions averaged over Gaussian noise, sigma {sigma:g}) keeps a cosine of {LEAST_COSINE:g} within l2 "
+            f"{round_down(min(sizes), 2)} on {len(sizes)} of {_counted(rows)}, and on half of them within "
+            f"{round_down(median(sizes), 2)} (confidence {100 * (1 - failure):.4g} % for each). It is another map than the {found.map} "
+            "above."
+        )
+
+
+def not_done(found: Grounds) -> Iterable[str]:
+    """Parts that could not be computed, by name."""
+    for name, reason in found.left_out.items():
+        yield f"Not computed: {name}, since {reason.rstrip('.')}."
+
+
+def rests(found: Grounds) -> Iterable[str]:
+    """On how many samples each part rests."""
+    yield f"Samples, taken at random: {_parts(_counts(found))}."
+
+
+SENTENCES: tuple[Callable[[Grounds], Iterable[str]], ...] = (
+    contradicted, exceeded, thin, another_network, answer, meant, reached, allowed, proved, smoothed, not_done, rests,
+)  # fmt: skip
+
+
+def _once(rows: Iterable[Row]) -> list[Row]:
+    """A row of each sample."""
+    return list({row["index"]: row for row in rows}.values())
+
+
+def _balls(rows: Iterable[Row]) -> dict[tuple[str, float], str]:
+    """Norms and sizes, and how they are written: sizes in linf as parts of 255."""
+    cases = dict.fromkeys((str(row["norm"]), number(row["eps"])) for row in rows)
+    return {(norm, eps): f"{norm} {_size(eps) if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
+
+
+def _size(eps: float) -> str:
+    return f"{255 * eps:.4g}/255"
+
+
+def _cases(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """A row of each sample per ball: that of the attack which turned it farthest."""
+    names, found = _balls(rows), dict[str, dict[object, Row]]()
+    for row in rows:
+        case = found.setdefault(names[str(row["norm"]), number(row["eps"])], {})
+        before = case.get(row["index"])
+        if before is None or _angle(row) > _angle(before):
+            case[row["index"]] = row
+    return {ball: list(of_ball.values()) for ball, of_ball in found.items()}
+
+
+def _angle(row: Row) -> float:
+    return number(row.get("T_hat_c_deg") or 0.0)
+
+
+def _angles(rows: Iterable[Row]) -> list[float]:
+    return [_angle(row) for row in rows]
+
+
+def _share(rows: Sequence[Row]) -> float:
+    return sum(angle > TURNED for angle in _angles(rows)) / len(rows)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _degrees(angle: float, rounded: Callable[[float, int], str]) -> str:
+    return f"{rounded(angle, 2)} degrees"
+
+
+def _counts(found: Grounds) -> dict[str, int]:
+    """Samples of each part."""
+    return {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
+
+
+def _parts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _counted(rows: Sequence[Row]) -> str:
+    return "1 sample" if len(rows) == 1 else f"{len(rows)} samples"
+
+
+def _listed(cases: Iterable[str]) -> str:
+    *first, last = cases
+    return f"{', '.join(first)} and {last}" if first else last
