@@ -84,7 +84,7 @@ ARCHS = """
 
     class Pair(Dropping):
         def forward(self, x):
-            return self.net(x), x
+            return self.net(x), x.flatten(1)
 
     class Slow(Dropping):
         def forward(self, x):
