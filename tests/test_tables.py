@@ -336,5 +336,5 @@ def test_all_predictions_wrong_is_a_warning_of_every_command_also_of_eight_sampl
         ("smooth", *small, "--out", tmp_path / "maps.npz"),
     ):
         done = program(command, model, tmp_path / "wrong.npz", "--feature-scale", "std", *options)
-        assert "all 8 are predicted wrong" in done.said, command
-    assert "all 8 are predicted wrong" in program("doctor", model, tmp_path / "wrong.npz").shown
+        assert "0 of 8 right" in done.said, command
+    assert "0 of 8 right" in program("doctor", model, tmp_path / "wrong.npz").shown

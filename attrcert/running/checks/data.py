@@ -31,16 +31,14 @@ def accuracy(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | Non
             "is this the data set that the model was trained for, and --output the right one?",
         )
     hits, classes = sum(int(logits[i].argmax()) == label for i, label in known), logits.shape[1]
-    message = f"{hits} of {len(known)} right" if hits else f"all {len(known)} are predicted wrong"
+    message = f"{hits} of {len(known)} right"
     by_chance = float(bdtrc(hits - 1, len(known), 1 / classes))
     if by_chance <= LARGEST_CHANCE:
         return Finding("accuracy", Level.OK, f"{message} ({hits / len(known):.0%})")
     return Finding(
         "accuracy",
         Level.WARN,
-        f"{message}: guessing among {classes} classes gets as many in {by_chance:.0%} of such checks"
-        if hits
-        else message,
+        f"{message}: guessing among {classes} classes gets as many in {by_chance:.0%} of such checks",
         "check --mean and --std, the order of the labels and --softplus-beta"
         if classes ** -len(known) <= LARGEST_CHANCE
         else "so few samples cannot tell: take more, e.g. --limit 32",

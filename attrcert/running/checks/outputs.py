@@ -23,9 +23,12 @@ def outputs(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         return Finding(name, Level.FAIL, error.message, error.hint)
     except Exception as error:
         shape = tuple(x.shape[1:])
-        image = "--arch, --resize, --crop and --channels"
-        hint = f"check {image}" if len(shape) == 3 else "check --arch, --data-kind and the number of features"
-        return Finding(name, Level.FAIL, f"the model rejects inputs of shape {shape}: {first_line(error)}", hint)
+        images = len(shape) == 3
+        what, told = "images" if images else "inputs", f"of shape {shape}: {first_line(error)}"
+        hint = (
+            f"check --arch, {'--resize, --crop and --channels' if images else '--data-kind and the number of features'}"
+        )
+        return Finding(name, Level.FAIL, f"the model rejects {what} {told}", hint)
     if logits.shape[1] < 2:
         return Finding(name, Level.FAIL, f"a classifier needs at least 2 classes, got {logits.shape[1]}")
     finite = int(logits.isfinite().all(dim=1).sum())
