@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from reference.program import attrcert as program
 from safetensors.torch import save_file
 from torch import nn
@@ -18,7 +19,7 @@ from attrcert.auditing.auditing import Audited, Listener, audit
 from attrcert.auditing.verdicts import Grounds, verdict
 from attrcert.errors import ResumeError, UsageError
 from attrcert.loading.architectures import softplus_mlp
-from attrcert.running.opening.opening import data_spec, model_spec
+from attrcert.running.opening.opening import data_spec, examined, model_spec
 from attrcert.running.opening.runs import Run
 from attrcert.settings.auditing import Auditing
 from attrcert.settings.declared import made
@@ -156,6 +157,8 @@ def test_a_folder_of_others_is_left_alone(tmp_path):
     with pytest.raises(UsageError, match="files that are not of an audit"):
         audited(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+    with pytest.raises(UsageError, match="must be a folder or not be there yet"):
+        audited(tmp_path / "mine.txt")
 
 
 def test_an_interrupt_leaves_what_was_done_and_says_how_to_go_on(words, tmp_path, monkeypatch, no_page):
@@ -248,7 +251,7 @@ def test_wrong_few_and_unusable_samples_are_told_before_the_answer():
     sentences = said_of(rows)
     place = next(i for i, sentence in enumerate(sentences) if sentence.startswith("Is the saliency"))
     before = " ".join(sentences[:place])
-    assert "Only 3 samples" in before
+    assert "Few samples: attack-l2 4" in before
     assert "wrong on 3 of 3 samples" in before
     assert "1 samples could not be used" in before
 
@@ -284,3 +287,9 @@ def test_too_little_time_is_an_error_that_says_so(tmp_path):
 
     with pytest.raises(UsageError, match=r"checks of the model alone take longer than --minutes 0\.005"):
         attrcert.audit(Slow(), images(2), out=tmp_path / "a", minutes=0.005)
+
+
+def test_an_input_has_as_many_numbers_as_the_model_takes(tmp_path):
+    for place, image in enumerate(images(2)):
+        Image.fromarray(image[0]).save(tmp_path / f"{place}.png")
+    assert examined(model_spec(MaxPooled()), data_spec(tmp_path), device="cpu", dtype="float32")[1] == 36

@@ -1,9 +1,10 @@
 """An audit from the checks to the verdict. What it computes is in files that the next call goes on with."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from attrcert.auditing.verdicts import Grounds, verdict
 from attrcert.columns import Row, filled
 from attrcert.errors import AttrcertError, InputError, UsageError
 from attrcert.running.checks.findings import Finding, Level
-from attrcert.running.opening.opening import doctor, input_size, open_run
+from attrcert.running.opening.opening import examined, open_run
 from attrcert.running.opening.runs import Run
 from attrcert.saved.files import make_folder, remove, write_text
 from attrcert.saved.manifests import check_replaceable, manifest_of
@@ -80,16 +81,15 @@ def audit(subject: Audited, listener: Listener, *, now: Callable[[], float] = ti
     """Within about the time that is given; rows of an earlier audit with the same settings count."""
     clock = Clock(COMPUTING * 60 * subject.asked.minutes, now)
     _check_folder(subject.asked.out)
-    d = input_size(subject.data)
-    planned = pieces(subject.asked, subject.given, d)
-    findings = _examined(subject, clock)
+    pieces(subject.asked, subject.given, d=1)  # what cannot be meant is refused before the model is loaded
+    findings, d = _examined(subject, clock)
     listener.found(findings)
     make_folder(subject.asked.out)
     if not (subject.asked.out / ABOUT).exists():
         _write_about(subject.asked.out, findings, {})
     work = _Work(subject, listener, clock)
     with work:
-        work.begin(planned)
+        work.begin(pieces(subject.asked, subject.given, d))
         spend(work.stages, work.each, clock, tell=lambda plan: listener.tell(f"plan: {plan}"), watch=listener.watch)
     return _told(work, findings, d)
 
@@ -173,24 +173,29 @@ class _Work:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         state = "complete" if kind is None else "interrupted" if issubclass(kind, KeyboardInterrupt) else "failed"
         for stage in self.stages:
-            stage.end(state)
+            with suppress(
+                *(() if kind is None else (AttrcertError,))
+            ):  # what ended the audit is told, and not what followed
+                stage.end(state)
             if stage.reason and not stage.done:
                 self.left_out[stage.name] = stage.reason
 
 
 def _check_folder(folder: Path) -> None:
     """Files of others are not mixed with those of an audit."""
+    if os.path.lexists(folder) and not folder.is_dir():
+        raise UsageError(f"{folder} must be a folder or not be there yet", hint="choose another --out")
     if folder.is_dir() and any(folder.iterdir()) and not (folder / ABOUT).is_file():
         raise UsageError(
             f"{folder} has files that are not of an audit", hint="choose another --out, or an empty folder"
         )
 
 
-def _examined(subject: Audited, clock: Clock) -> list[Finding]:
+def _examined(subject: Audited, clock: Clock) -> tuple[list[Finding], int]:
     precision = made(Precision, subject.given)
     try:
         with at_most(clock.left):
-            return doctor(subject.model, subject.data, device=subject.options.device, dtype=precision.dtype)
+            return examined(subject.model, subject.data, device=subject.options.device, dtype=precision.dtype)
     except OutOfTime:
         raise UsageError(
             f"the checks of the model alone take longer than --minutes {subject.asked.minutes:g}", hint="allow more"
@@ -206,14 +211,22 @@ def _told(work: _Work, findings: list[Finding], d: int) -> Audit:
             "no part of the audit was done in the time: " + "; ".join(work.left_out.values()),
             hint=f"allow more than --minutes {work.subject.asked.minutes:g}",
         )
-    warned = {one.check: one.message for one in findings if one.level is not Level.OK}
-    sentences = verdict(Grounds(rows, d, warned, work.left_out))
+    sentences = verdict(Grounds(rows, d, _warned(findings), work.left_out))
     _write_about(folder, findings, work.left_out)
     write_text(folder / VERDICT, "\n\n".join(sentences) + "\n")
     title = f"attrcert audit: {work.stages[0].run.facts()['model'] or 'a given model'}"
     files = [folder / stage.piece.file for stage in work.stages if stage.name in rows]
     write_text(folder / REPORT, page(files, sentences, title))
     return Audit(sentences, rows, tuple(findings), dict(work.left_out), folder)
+
+
+def _warned(findings: list[Finding]) -> dict[str, str]:
+    """By check; one may have found several things."""
+    found: dict[str, list[str]] = {}
+    for one in findings:
+        if one.level is not Level.OK:
+            found.setdefault(one.check, []).append(one.message)
+    return {check: "; ".join(messages) for check, messages in found.items()}
 
 
 def _write_about(folder: Path, findings: list[Finding], left_out: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from attrcert.vocabulary import indices_text
 
 GRACE = 0.05  # of the whole time, by which a batch may exceed it
 SIZES = (4, 16, 64)  # samples of a first batch, of which the largest is taken that is likely to fit
-LIKELY = 1 / 3  # of the time that there is for it: how often a gradient is taken is not known well
+LIKELY = 1 / 2  # of the time that there is for it: how often a gradient is taken is not known well
 GRADIENTS = {ATTACK: 1500, SMOOTH: 2000}  # that a sample takes, about
 
 
@@ -73,7 +73,7 @@ class Stage:
         f, x, y = self.run.classifier, batch.images, logits.argmax(1)
         with f.prepared():
             one, first = gradients * gradient_seconds(f, x, y, 1), 1
-            for size in SIZES:
+            for size in SIZES if one <= LIKELY * self.allowance else ():
                 if gradients * size * gradient_seconds(f, x, y, size) > LIKELY * self.allowance:
                     break
                 first = size

@@ -11,7 +11,7 @@ from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
 from attrcert.columns import Row
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
-from attrcert.settings.auditing import JPEG, JPEG_90, ROUNDING, grey_levels
+from attrcert.settings.auditing import compared, grey_levels
 from attrcert.vocabulary import Status, round_down, round_up
 
 TURNED = 30.0  # degrees by which a map must turn to be called another one
@@ -81,9 +81,10 @@ def many_refuted(rows: Sequence[Row]) -> bool:
 
 def thin(found: Grounds) -> Iterable[str]:
     """What the samples themselves cannot carry."""
+    few = {name: count for name, count in _counts(found).items() if count < FEW}
+    if few:
+        yield f"Few samples: {_parts(few)}. Take what they say as a first impression."
     rows = _once(found.of(ATTACK) or found.of(SMOOTH) or found.of(PROOF))
-    if len(rows) < FEW:
-        yield f"Only {_counted(rows)}: take every share below as a first impression."
     told = [row for row in rows if row.get("correct") is not None]
     wrong = sum(not row["correct"] for row in told)
     if told and wrong > MANY * len(told):
@@ -123,7 +124,7 @@ def answer(found: Grounds) -> Iterable[str]:
         )
     else:
         tried = f"no attack turned more than {_percent(SOME)} of the maps by more than {TURNED:g} degrees, within {_listed(cases)}"
-        doubt = refuted(found.of(ATTACK)) or len(_once(found.of(ATTACK))) < FEW or TWIN in found.warned
+        doubt = refuted(found.of(ATTACK)) or min(map(len, cases.values())) < FEW or TWIN in found.warned
         known = "That is not shown" if doubt else "As far as these attacks can tell, yes"
         yield (
             f"Is the {found.map} stable? {known}: {tried}. A stronger attack may get farther; only what is proved or certified below is "
@@ -134,7 +135,7 @@ def answer(found: Grounds) -> Iterable[str]:
 def meant(found: Grounds) -> Iterable[str]:
     """What such perturbations are to the eye."""
     told = [
-        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {_compared(grey_levels(eps, norm, found.d))}"
+        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {compared(grey_levels(eps, norm, found.d))}"
         for (norm, eps), ball in _balls(found.of(ATTACK)).items()
     ]
     if told:
@@ -142,19 +143,6 @@ def meant(found: Grounds) -> Iterable[str]:
             f"How large these are, for inputs of {found.d} numbers, in grey levels (of 255) by which a pixel changes, root mean square in "
             f"l2 and at most in linf: {'; '.join(told)}."
         )
-
-
-def _compared(levels: float) -> str:
-    rounding, jpeg = f"rounding to 8 bits ({ROUNDING:.2g})", f"JPEG at quality 90 ({JPEG_90})"
-    for most, words in (
-        (ROUNDING / 2, f"less than {rounding}"),
-        (2 * ROUNDING, f"about {rounding}"),
-        (0.9 * JPEG, f"less than {jpeg}"),
-        (3 * JPEG, f"about {jpeg}"),
-    ):
-        if levels < most:
-            return words
-    return f"more than {jpeg}"
 
 
 def reached(found: Grounds) -> Iterable[str]:
@@ -231,9 +219,7 @@ def not_done(found: Grounds) -> Iterable[str]:
 
 def rests(found: Grounds) -> Iterable[str]:
     """On how many samples each part rests."""
-    counts = {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
-    if counts:
-        yield f"Samples, taken at random: {', '.join(f'{name} {count}' for name, count in counts.items())}."
+    yield f"Samples, taken at random: {_parts(_counts(found))}."
 
 
 SENTENCES: tuple[Callable[[Grounds], Iterable[str]], ...] = (
@@ -249,11 +235,7 @@ def _once(rows: Iterable[Row]) -> list[Row]:
 def _balls(rows: Iterable[Row]) -> dict[tuple[str, float], str]:
     """Norms and sizes, and how they are written: sizes in linf as parts of 255."""
     cases = dict.fromkeys((str(row["norm"]), number(row["eps"])) for row in rows)
-    return {(norm, eps): f"{norm} {_size(eps) if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
-
-
-def _size(eps: float) -> str:
-    return f"{255 * eps:.4g}/255"
+    return {(norm, eps): f"{norm} {f'{255 * eps:.4g}/255' if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
 
 
 def _cases(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -285,6 +267,15 @@ def _percent(share: float) -> str:
 
 def _degrees(angle: float, rounded: Callable[[float, int], str]) -> str:
     return f"{rounded(angle, 2)} degrees"
+
+
+def _counts(found: Grounds) -> dict[str, int]:
+    """Samples of each part."""
+    return {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
+
+
+def _parts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
 
 
 def _counted(rows: Sequence[Row]) -> str:

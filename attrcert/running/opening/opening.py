@@ -52,11 +52,16 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
 
 def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
     """All checks of `attrcert doctor` on the first images."""
+    return examined(model_spec(model), data_spec(data), device=device, dtype=dtype)[0]
+
+
+def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> tuple[list[Finding], int]:
+    """The same, and how many numbers an input has, as the model takes it."""
     torch_type = torch_dtype(Precision(dtype))
-    loaded, images, place = _load(model_spec(model), data_spec(data), RunOptions(device), torch_type)
+    loaded, images, place = _load(model, data, RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return checks.doctor(classifier, x, labels)
+        return checks.doctor(classifier, x, labels), x[0].numel()
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
