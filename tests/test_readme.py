@@ -34,7 +34,7 @@ def test_every_option_in_the_readme_exists():
     commands = (get_command(app), *(one.made() for one in OFFERED))
     known = {name for command in commands for parameter in command.params for name in parameter.opts}
     ours = re.sub(r"^#SBATCH.*$|`ray start[^`]*`", "", README, flags=re.MULTILINE)  # other programs have their own
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours)) <= known
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", ours)) <= known
 
 
 def test_the_python_blocks_run_one_after_the_other(capsys, monkeypatch, tmp_path):
