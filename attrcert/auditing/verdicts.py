@@ -11,7 +11,7 @@ from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
 from attrcert.columns import Row
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
-from attrcert.settings.auditing import JPEG, JPEG_90, ROUNDING, grey_levels
+from attrcert.settings.auditing import compared, grey_levels
 from attrcert.vocabulary import Status, round_down, round_up
 
 TURNED = 30.0  # degrees by which a map must turn to be called another one
@@ -135,7 +135,7 @@ def answer(found: Grounds) -> Iterable[str]:
 def meant(found: Grounds) -> Iterable[str]:
     """What such perturbations are to the eye."""
     told = [
-        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {_compared(grey_levels(eps, norm, found.d))}"
+        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {compared(grey_levels(eps, norm, found.d))}"
         for (norm, eps), ball in _balls(found.of(ATTACK)).items()
     ]
     if told:
@@ -143,19 +143,6 @@ def meant(found: Grounds) -> Iterable[str]:
             f"How large these are, for inputs of {found.d} numbers, in grey levels (of 255) by which a pixel changes, root mean square in "
             f"l2 and at most in linf: {'; '.join(told)}."
         )
-
-
-def _compared(levels: float) -> str:
-    rounding, jpeg = f"rounding to 8 bits ({ROUNDING:.2g})", f"JPEG at quality 90 ({JPEG_90})"
-    for most, words in (
-        (ROUNDING / 2, f"less than {rounding}"),
-        (2 * ROUNDING, f"about {rounding}"),
-        (0.9 * JPEG, f"less than {jpeg}"),
-        (3 * JPEG, f"about {jpeg}"),
-    ):
-        if levels < most:
-            return words
-    return f"more than {jpeg}"
 
 
 def reached(found: Grounds) -> Iterable[str]:
@@ -248,11 +235,7 @@ def _once(rows: Iterable[Row]) -> list[Row]:
 def _balls(rows: Iterable[Row]) -> dict[tuple[str, float], str]:
     """Norms and sizes, and how they are written: sizes in linf as parts of 255."""
     cases = dict.fromkeys((str(row["norm"]), number(row["eps"])) for row in rows)
-    return {(norm, eps): f"{norm} {_size(eps) if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
-
-
-def _size(eps: float) -> str:
-    return f"{255 * eps:.4g}/255"
+    return {(norm, eps): f"{norm} {f'{255 * eps:.4g}/255' if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
 
 
 def _cases(rows: Sequence[Row]) -> dict[str, list[Row]]:

@@ -59,5 +59,19 @@ def grey_levels(eps: float, norm: str, d: int) -> float:
     return eps / GREY / (math.sqrt(d) if norm == "l2" else 1)
 
 
+def compared(levels: float) -> str:
+    """With what rounding and JPEG do."""
+    rounding, jpeg = f"rounding to 8 bits ({ROUNDING:.2g})", f"JPEG at quality 90 ({JPEG_90})"
+    for most, words in (
+        (ROUNDING / 2, f"less than {rounding}"),
+        (2 * ROUNDING, f"about {rounding}"),
+        (0.9 * JPEG, f"less than {jpeg}"),
+        (3 * JPEG, f"about {jpeg}"),
+    ):
+        if levels < most:
+            return words
+    return f"more than {jpeg}"
+
+
 def _short(eps: float) -> float:
     return float(f"{eps:.2g}")
