@@ -75,9 +75,9 @@ def factory(spec: str) -> Callable[..., Any]:
         wrong = f"{place} has no callable {name!r}" if colon else f"--arch must be {place}:FACTORY, got {place}"
         raise ModelError(f"{wrong}; it has {', '.join(public)}")
 
-    def make(**arguments: Any) -> Any:
+    def make(*given: Any, **arguments: Any) -> Any:
         with _importable(place):
-            return found(**arguments)
+            return found(*given, **arguments)
 
     return make
 

@@ -45,7 +45,7 @@ class Attacks(Bounds[AttackConfig]):
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
-        config = config.replacing(k=config.largest.of(scene.x[0].numel()))  # as manifests tell it
+        config = config.replacing(k=config.largest.of(scene.entries))  # as manifests tell it
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)
@@ -118,11 +118,11 @@ class Reached:
         return (USUAL[one.map.dtype] * self.campaign.reference.map.double().norm(dim=1)).tolist()
 
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
-        return self._apart(metric, one.map, self.campaign.reference.map)
+        return self._apart(metric, one.map, self.campaign.reference.map, self.campaign.problem.shape)
 
-    def _apart(self, metric: str, moved: Tensor, original: Tensor) -> Sequence[Cell]:
-        """How far maps are apart by a metric."""
-        figures = METRICS.make(metric, k=self.campaign.k)(moved, original, self.campaign.problem.shape)
+    def _apart(self, metric: str, moved: Tensor, original: Tensor, shape: tuple[int, ...]) -> Sequence[Cell]:
+        """How far maps of a shape are apart by a metric."""
+        figures = METRICS.make(metric, k=self.campaign.k)(moved, original, shape)
         return _cells_of(figures, len(moved))
 
     def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
@@ -140,10 +140,11 @@ class Reached:
         metrics = {column.name: metric for metric, column in METRIC_COLUMNS.items()}
         for name in self.campaign.config.attacking.transfer:
             config, subject = self.campaign.config.replacing(attribution=name), self.campaign.subject
-            other = replace(self.campaign.problem, attribution=explainer(config, subject.f.mean, subject.layout))
+            attribution = explainer(config, subject.f.mean, subject.layout)
+            other = replace(self.campaign.problem, attribution=attribution, map_shape=None)
             before, after = (other.maps(other.measured, delta) for delta in (torch.zeros_like(one.delta), one.delta))
             for figure in TRANSFERRED:
-                cells[transfer_column(name, figure)] = self._apart(metrics[figure], after, before)
+                cells[transfer_column(name, figure)] = self._apart(metrics[figure], after, before, other.shape)
         return cells
 
     @cached_property

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import torch
 from jaxtyping import Float
@@ -57,12 +58,13 @@ class Campaign:
             subject.draws,
             Ball.around(x, config.perturbation.delta_norm, eps),
             chunk=max(1, -(-len(x) // 2)),  # the graph of the bounds stays in memory meanwhile
+            map_shape=subject.map_shape,
         )
         return Campaign(subject, bounded, config, target_map, problem, Reference.of(problem))
 
     @property
     def k(self) -> int:
-        return self.config.largest.of(self.problem.x[0].numel())
+        return self.config.largest.of(prod(self.problem.shape))
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""
@@ -129,13 +131,13 @@ class Campaign:
     def kept(self, found: dict[str, Attacked]) -> dict[str, Tensor]:
         """The perturbations by name, and what a picture of them needs: input and map, and the map that each attack made."""
         kept: dict[str, Tensor] = {}
-        shape = self.problem.shape
+        inputs, maps = tuple(self.problem.x.shape[1:]), self.problem.shape
         for i, index in enumerate(self.subject.batch.indices):
             for name in self.config.attacking.attack:
-                case = (index, self.problem.ball.eps, name)
-                kept |= {delta_key(*case): found[name].delta[i], moved_map_key(*case): found[name].map[i]}
-            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i]}
-        return {name: tensor.view(shape).cpu() for name, tensor in kept.items()}
+                case, one = (index, self.problem.ball.eps, name), found[name]
+                kept |= {delta_key(*case): one.delta[i].view(inputs), moved_map_key(*case): one.map[i].view(maps)}
+            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i].view(maps)}
+        return {name: tensor.cpu() for name, tensor in kept.items()}
 
 
 def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable[[float], Logits]:

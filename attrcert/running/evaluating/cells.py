@@ -101,8 +101,7 @@ class Bounded:
         return self.consequences_of(self.subject.explained.value)
 
     def consequences_of(self, g: Float[Tensor, "b n"]) -> Consequences:
-        shape = tuple(self.subject.batch.images.shape[1:])
-        return Consequences(g, shape, self.subject.config.largest.of(g.shape[1]))
+        return Consequences(g, self.subject.map_shape, self.subject.config.largest.of(g.shape[1]))
 
     @cached_property
     def _classes(self) -> tuple[list[int], list[int]]:
