@@ -198,3 +198,34 @@ def test_a_changed_file_refuses_to_be_resumed(tmp_path):
     done = run("--resume")
     assert done.code == 2
     assert "attribution_source was" in done.said
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_a_search_by_values_alone_goes_on_where_sampling_ends(norm):
+    words = ("--attribution", f"{FILE}:occlusion", "--norm", norm, "--eps", 0.05, "--random-draws", 10, "--restarts", 0)
+    run = partial(attrcert, "attack", *FEW, *words, "--attack", "search,random", "--dtype", "float64")
+    short, long = (run("--steps", steps).rows for steps in (3, 40))
+    for searched, further, sampled in zip(short[::2], long[::2], long[1::2], strict=True):
+        assert float(further["T_hat_e"]) > float(searched["T_hat_e"]) >= float(sampled["T_hat_e"]) > 0
+        assert float(further["delta_norm"]) <= 0.05
+        assert (further["T_e"], further["tightness"], further["guarantee"]) == ("", "", "empirical")
+    again = run("--steps", 40, "--batch-size", 1).rows
+    reached, alone = ([float(row["T_hat_e"]) for row in rows] for rows in (long, again))
+    assert alone == pytest.approx(reached, rel=1e-6)
+
+
+def test_what_needs_derivatives_is_refused_by_name_and_no_bound_is_said_to_be_vacuous():
+    own = ("--attribution", f"{FILE}:occlusion", "--limit", 1, "--quiet", "--random-draws", 2, "--steps", 1)
+    refused = attrcert("attack", *own)
+    assert "cannot be differentiated" in refused.said
+    assert "--attack search" in refused.said
+    assert "--ball needs derivatives" in attrcert("attack", *own, "--attack", "search", "--ball").said
+    shown = attrcert("attack", *own, "--attack", "search")
+    assert shown.code == 0, shown.err
+    assert "have no T_c, since" not in shown.shown
+
+
+def test_a_differentiable_map_is_bounded_beside_a_search():
+    own = ("--attribution", f"{FILE}:coarse", "--limit", 1, "--quiet", "--format", "csv", "--random-draws", 2)
+    (row,) = attrcert("attack", *own, "--attack", "search", "--steps", 2, "--restarts", 0).rows
+    assert 0 < float(row["T_hat_e"]) <= 1.1 * float(row["T_e"])

@@ -1,6 +1,6 @@
 """`attack`: how far attacks get, beside the bounds of the same samples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -9,16 +9,22 @@ import torch
 from torch import Tensor
 
 from attrcert.ascent.loop import Attacked, scored
+from attrcert.attacks import BLIND
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
+from attrcert.errors import AttributionError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import Finding, Level
+from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, untargeted
-from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.cells import Bounded
+from attrcert.running.evaluating.methods import Layout, explainer, own_part
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
+from attrcert.running.evaluating.values import Unbounded, ValueSubject
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Batch
@@ -42,7 +48,14 @@ class Attacks(Bounds[AttackConfig]):
         return max(super().vectors(config), VECTORS_A_START * max(2 + config.attacking.restarts, len(untargeted()) + 1))
 
     @classmethod
+    def need(cls, config: AttackConfig) -> Callable[[Classifier, Tensor], Finding] | None:
+        return None if _blind(config) else super().need(config)
+
+    @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
+        own = own_part(config) if cls is Attacks and _blind(config) else None
+        if own is not None and (seen := differentiable(own, scene.f, scene.x[:4])).level is Level.FAIL:
+            return ValueAttacks.without_bounds(config, scene, seen)
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
         config = config.replacing(k=config.largest.of(scene.entries))  # as manifests tell it
@@ -74,6 +87,31 @@ class Attacks(Bounds[AttackConfig]):
             if save:
                 save(campaign.kept(reached.found))
         return rows
+
+
+@dataclass(frozen=True)
+class ValueAttacks(Attacks):
+    """Rows of attacks that need values alone, on attributions that have no derivatives, and so no bounds."""
+
+    @classmethod
+    def without_bounds(cls, config: AttackConfig, scene: Scene, seen: Finding) -> "Attacks":
+        """Refuses what would need them."""
+        for asked, name in ((config.bounding.ball, "--ball"), (config.bounding.proved, "--proved")):
+            if asked:
+                raise AttributionError(f"{name} needs derivatives: {seen.message}", hint=seen.hint)
+        made = cls.ready(config, scene)
+        return replace(made, findings=(Finding("bounds", Level.WARN, f"there are none: {seen.message}"),))
+
+    def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
+        return ValueSubject.of(super().explain(f, batch, logits))
+
+    def bounded(self, subject: Subject) -> Unbounded:  # type: ignore[override]
+        return Unbounded(subject)
+
+
+def _blind(config: AttackConfig) -> bool:
+    """Whether nothing that is asked for needs derivatives of the user's own attribution."""
+    return own_part(config) is not None and set(config.attacking.attack) <= set(BLIND)
 
 
 @dataclass(frozen=True)
@@ -153,6 +191,7 @@ class Reached:
         campaign, search = self.campaign, BallSearch()
         if not campaign.config.bounding.ball:
             return None
+        assert isinstance(campaign.bounded, Bounded)
         points = [self.found[name].delta for name in campaign.config.attacking.attack]
         gains = [search.along(campaign.subject.jacobian_at, campaign.problem.ball, point) for point in points]
         return campaign.bounded.ball_wide(campaign.problem.ball.eps, torch.stack(gains).amax(dim=0))
@@ -164,7 +203,7 @@ class Reached:
             cells["T_e_ball"] = max(_number(cells["T_e_ball"]), self.segments[i])
         reached, rounding = cells["T_hat_e"], _number(cells["T_hat_floor"])
         comparable = self.campaign.config.attacking.measure_on == "twin"
-        if not comparable or reached is None or 0 < _number(reached) <= rounding:
+        if not comparable or reached is None or cells.get("T_e") is None or 0 < _number(reached) <= rounding:
             return cells
         T_e = _number(cells["T_e"])
         cells["tightness"] = _number(reached) / T_e if T_e > 0 else None

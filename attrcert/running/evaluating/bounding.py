@@ -36,7 +36,7 @@ class Bounds(Work[B]):
     other: Otherwise | None = None
 
     @classmethod
-    def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding]:
+    def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding] | None:
         own = own_part(config)
         if own is not None:
             return partial(differentiable, own)

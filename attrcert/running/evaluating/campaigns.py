@@ -19,6 +19,7 @@ from attrcert.attacks.scored import Scored
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.subjects import Subject
+from attrcert.running.evaluating.values import Unbounded
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
 from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
@@ -28,8 +29,10 @@ WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of 
 
 
 def untargeted() -> tuple[str, ...]:
-    """All that `worst` tries; the fixed step beside them wanders where an adapted one settles, which pays off on kinked maps."""
-    return tuple(name for name, attack in ATTACKS.items() if not attack.targeted)
+    """All that `worst` tries, which has derivatives; the fixed step beside them wanders where an adapted one settles, which pays off on
+    kinked maps.
+    """
+    return tuple(name for name, attack in ATTACKS.items() if not (attack.targeted or name == "search"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Campaign:
     """All attacks at one eps."""
 
     subject: Subject
-    bounded: Bounded
+    bounded: Bounded | Unbounded
     config: AttackConfig
     target_map: Tensor | None
     problem: Problem
@@ -45,7 +48,7 @@ class Campaign:
 
     @staticmethod
     def at(
-        eps: float, subject: Subject, bounded: Bounded, config: AttackConfig, target_map: Tensor | None
+        eps: float, subject: Subject, bounded: Bounded | Unbounded, config: AttackConfig, target_map: Tensor | None
     ) -> "Campaign":
         x = subject.batch.images
         measured = subject.f if config.attacking.measure_on == "twin" else subject.f.original()
@@ -106,13 +109,15 @@ class Campaign:
 
     def _starts(self, name: str) -> Float[Tensor, "s b n"]:
         """Both signs of the bound's worst perturbation, random points and the best sampled one; a targeted attack begins at x."""
-        ball, w = self.problem.ball, self.bounded.worst.direction
+        ball, leading = self.problem.ball, self.bounded.leading
         if name in ATTACKS and ATTACKS.member(name).targeted:
-            return torch.zeros_like(w)[None]
+            return torch.zeros_like(ball.low)[None]
         random = [ball.random(self.problem.draws, f"start-{i}") for i in range(self.config.attacking.restarts)]
         if self.config.attacking.random_draws:  # so that no deviation that sampling finds is missed
             random.append(self.sampled.delta)
-        return torch.stack([ball.eps * w, -ball.eps * w, *random])
+        if not (leading or random):
+            random.append(ball.random(self.problem.draws, "start-0"))
+        return torch.stack([*(ball.eps * w for w in leading), *random])
 
     def worst(self, found: dict[str, Attacked]) -> Attacked:
         """The best of all attacks on each sample by the Euclidean deviation, or by --keep: all untargeted ones, one more with

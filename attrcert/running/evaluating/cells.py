@@ -46,6 +46,11 @@ class Bounded:
             return None
         return margins(subject.f, subject.batch.images, subject.logits, bounding.margin_classes)
 
+    @property
+    def leading(self) -> list[Float[Tensor, "b n"]]:
+        """Where attacks begin, in units of eps: both signs of the worst perturbation."""
+        return [self.worst.direction, -self.worst.direction]
+
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
         deviations = [self._deviation(i, eps, measured) for i in range(len(self.subject.batch.indices))]
