@@ -44,6 +44,10 @@ class ModelError(InputError):
     """The network cannot be built, run or differentiated as asked."""
 
 
+class AttributionError(InputError):
+    """The user's own attribution cannot be run, gives something else than maps, or is not what is asked of it."""
+
+
 class CheckpointError(InputError):
     """The checkpoint cannot be read or does not fit the architecture."""
 

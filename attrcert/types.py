@@ -15,7 +15,7 @@ from attrcert.vocabulary import Norm, SolverStatus
 
 Inputs = Float[Tensor, "b *shape"]
 Classes = Int64[Tensor, " b"]
-Flat = Float[Tensor, "b n"]  # attributions, flattened
+Flat = Float[Tensor, "b n"]  # attributions, flattened, or inputs
 Figures = Float[Tensor, " b"]  # one of each sample
 Logits = Callable[[Inputs], Float[Tensor, "b k"]]
 
@@ -98,7 +98,7 @@ class Enclosure:
 class Explained:
     """An attribution g(x) and its Jacobian at x; `gap` is the completeness gap where the method promises completeness."""
 
-    value: Flat
+    value: Float[Tensor, "b m"]
     jacobian: LinearMap
     gap: Figures | None = None
 
@@ -114,6 +114,10 @@ class Attribution(ABC):
     def points(self) -> int:
         """How many gradients a map takes."""
         return 1
+
+    def map_shape(self, f: Logits, x: Inputs) -> tuple[int, ...]:
+        """Of one map, channels first: that of the inputs, unless it says otherwise."""
+        return tuple(x.shape[1:])
 
     @abstractmethod
     def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat: ...

@@ -20,7 +20,7 @@ import attrcert
 from attrcert.ascent.attack import Attack, Maps
 from attrcert.ascent.balls import Ball
 from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of
-from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Iterate, StepRule
+from attrcert.ascent.steps import Adaptive, Fixed, FreshDraws, Hops, Iterate, StepRule
 from attrcert.attacks import ATTACKS
 from attrcert.attacks.cosine import CosineAttack
 from attrcert.attacks.euclidean import EuclideanAttack
@@ -153,7 +153,7 @@ def at(*entries: float) -> Tensor:
 
 
 @NORMS
-@pytest.mark.parametrize("name", ["random", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"])
+@pytest.mark.parametrize("name", ["random", "search", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"])
 def test_every_attack_of_the_catalogue_keeps_the_promises(
     name: str, norm: Norm, smooth_cnn: Callable[..., nn.Sequential], images: Callable[..., Tensor]
 ) -> None:
@@ -171,7 +171,7 @@ def test_every_attack_of_the_catalogue_keeps_the_promises(
 
 
 def test_the_catalogue_has_no_other_attacks() -> None:
-    assert list(ATTACKS) == ["random", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"]
+    assert list(ATTACKS) == ["random", "search", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"]
 
 
 @NORMS
@@ -225,7 +225,7 @@ def test_best_iterate_is_the_one_with_the_best_score_whatever_the_objective_says
 
 
 @NORMS
-@pytest.mark.parametrize("rule", [Adaptive(), Fixed(0.05), FreshDraws()], ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("rule", [Adaptive(), Fixed(0.05), FreshDraws(), Hops()], ids=lambda rule: type(rule).__name__)
 def test_attack_that_climbs_towards_another_label_stays_on_this_side(rule: StepRule, norm: Norm) -> None:
     """The steepest curvature is across the border, and the ball reaches far beyond it."""
     problem = posed(crossed(0.03), CENTRE, norm, 0.2)
@@ -245,7 +245,7 @@ def test_start_that_loses_its_label_is_drawn_back_until_it_has_it(norm: Norm) ->
 
 
 @NORMS
-@pytest.mark.parametrize("rule", [Adaptive(), Fixed(0.05), FreshDraws()], ids=lambda rule: type(rule).__name__)
+@pytest.mark.parametrize("rule", [Adaptive(), Fixed(0.05), FreshDraws(), Hops()], ids=lambda rule: type(rule).__name__)
 def test_where_every_iterate_changes_the_label_there_is_no_perturbation(rule: StepRule, norm: Norm) -> None:
     """Class 0 at x alone; the second sample of the batch keeps its label everywhere."""
     x = torch.cat([CENTRE, CENTRE - 0.2])

@@ -39,12 +39,23 @@ def test_every_option_in_the_readme_exists():
 
 def test_the_python_blocks_run_one_after_the_other(capsys, monkeypatch, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
     assert "first-order" in capsys.readouterr().out
+
+
+def test_the_attribution_of_one_s_own_is_used_by_the_command_beside_it(monkeypatch, tmp_path):
+    section = README.split("## Your own attribution")[1].split("\n## ")[0]
+    (file,) = re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+    (tmp_path / "maps.py").write_text(file)
+    monkeypatch.chdir(tmp_path)
+    command = re.search(r"    attrcert (bound .*)", section)[1]
+    done = attrcert(*command.split(), "--quiet")
+    assert done.code == 0, done.err
+    assert "shape (1, 7, 7)" in done.shown
 
 
 @pytest.mark.parametrize("guarantee", [Guarantee.FIRST_ORDER, Guarantee.CORRECTED])

@@ -39,10 +39,12 @@ class Problem:
     draws: Draws
     ball: Ball
     chunk: int
+    map_shape: tuple[int, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(self.x.shape[1:])
+        """Of one map, channels first: that of the samples, unless `map_shape` says otherwise."""
+        return self.map_shape or tuple(self.x.shape[1:])
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "Problem":
         draws, ball = self.draws.select(keep), self.ball.select(keep)
@@ -51,7 +53,7 @@ class Problem:
     def moved(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b *shape"]:
         return self.x + delta.view_as(self.x)
 
-    def maps(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def maps(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         """g(x + delta) by the model f."""
         return self.attribution.value(f, self.moved(delta), self.target, self.draws)
 
@@ -64,7 +66,7 @@ class Problem:
 class Reference:
     """What an attack starts from: the unmoved map, logits and label of the measured model."""
 
-    map: Float[Tensor, "b n"]
+    map: Float[Tensor, "b m"]
     logits: Float[Tensor, "b k"]
 
     @staticmethod
@@ -88,7 +90,7 @@ class Attacked:
     """
 
     delta: Float[Tensor, "b n"]
-    map: Float[Tensor, "b n"]
+    map: Float[Tensor, "b m"]
     score: Float[Tensor, " b"]
     found: Bool[Tensor, " b"]
     steps: Int64[Tensor, " b"]

@@ -1,6 +1,7 @@
 """How an iterate becomes the next one: steepest ascent with a step that adapts or stays, Adam, or a fresh draw."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Protocol
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from attrcert.ascent.balls import Ball
 from attrcert.draws import Draws
+from attrcert.vocabulary import NormKind
 
 LEAST_GAIN = 1e-6  # relative: float32 maps have no more digits
 LEAST_STEP = 2.0**-12  # of the largest one: below it a row has converged
@@ -176,3 +178,61 @@ class _Sampler:
 
     def select(self, keep: Int64[Tensor, " kept"]) -> None:
         self.ball, self.draws = self.ball.select(keep), self.draws.select(keep)
+
+
+@dataclass(frozen=True)
+class Hops:
+    """Random hops from the best label-keeping iterate, by values alone: forth, and if that gains nothing, back. A hop that gains is made
+    again, longer; after two that fail the next one is shorter and goes elsewhere.
+
+    A hop is a random direction, along the sphere of radius eps; for linf it flips a random share of the entries from one end to the other.
+    """
+
+    growth: float = 1.5
+    shrink: float = 0.9
+    directed = False
+
+    def begin(self, ball: Ball, draws: Draws, steps: int) -> "_Hopper":
+        return _Hopper(self, ball, draws)
+
+
+class _Hopper:
+    """An anchor per row, the hop that was tried from it, and how long hops are: a share of eps, or of the entries."""
+
+    def __init__(self, rule: Hops, ball: Ball, draws: Draws) -> None:
+        self.rule, self.ball, self.draws, self.count = rule, ball, draws, 0
+        self.anchor, self.hop = torch.zeros_like(ball.low), torch.zeros_like(ball.low)
+        self.value = self.anchor.new_full((len(self.anchor),), -torch.inf, dtype=torch.float64)
+        self.size = self.anchor.new_ones(len(self.anchor))
+        self.back = torch.ones_like(self.value, dtype=torch.bool)  # whether both ways were tried
+
+    def next(self, seen: Iterate) -> tuple[Float[Tensor, "rows n"], Bool[Tensor, " rows"]]:
+        # as for the Climber: rounding is no gain
+        better = seen.kept & (seen.objective > self.value + LEAST_GAIN * self.value.abs().nan_to_num(posinf=0.0))
+        failed, turning = ~better & self.back, ~better & ~self.back
+        self.anchor = torch.where(better[:, None], seen.delta, self.anchor)
+        self.value = torch.where(better, seen.objective, self.value)
+        grown = (self.size * self.rule.growth).clamp_max(1.0)
+        self.size = torch.where(better, grown, torch.where(failed, self.size * self.rule.shrink, self.size))
+        fresh = failed | (self.hop == 0).all(dim=1)
+        self.hop = torch.where(fresh[:, None], self._fresh(), torch.where(turning[:, None], -self.hop, self.hop))
+        self.back = torch.where(fresh, False, turning | self.back)
+        return self._hopped(), torch.zeros_like(seen.kept)
+
+    def select(self, keep: Int64[Tensor, " kept"]) -> None:
+        self.ball, self.draws = self.ball.select(keep), self.draws.select(keep)
+        self.anchor, self.hop, self.value = self.anchor[keep], self.hop[keep], self.value[keep]
+        self.size, self.back = self.size[keep], self.back[keep]
+
+    def _fresh(self) -> Float[Tensor, "rows n"]:
+        self.count += 1
+        normals = self.draws.normal(f"hop-{self.count}", self.anchor.shape[1], like=self.anchor)
+        if self.ball.norm.kind is NormKind.LINF:  # the larger ones: a share of them as large as the hop
+            return normals.sign() * (torch.erf(normals.abs() / sqrt(2)) >= 1 - self.size[:, None])
+        return self.ball.ascent(normals)
+
+    def _hopped(self) -> Float[Tensor, "rows n"]:
+        eps = self.ball.eps
+        if self.ball.norm.kind is NormKind.LINF:
+            return self.anchor + 2 * eps * self.hop
+        return eps * self.ball.ascent(self.anchor + eps * self.size[:, None] * self.hop)

@@ -11,6 +11,7 @@ ATTACKS: "Family[Attack]" = Family(
     "attack",
     {
         "random": "attrcert.attacks.random_search:RandomSearch",
+        "search": "attrcert.attacks.search:HopSearch",
         "euclidean": "attrcert.attacks.euclidean:EuclideanAttack",
         "cosine": "attrcert.attacks.cosine:CosineAttack",
         "top-k": "attrcert.attacks.top_k:TopKAttack",
@@ -18,3 +19,4 @@ ATTACKS: "Family[Attack]" = Family(
         "manipulate": "attrcert.attacks.manipulate:Manipulate",
     },
 )
+BLIND = ("random", "search")  # need values of the attribution alone

@@ -19,16 +19,16 @@ class Look(Protocol):
     """At step t, means over fresh draws: how far each row's map has moved, and J^T u."""
 
     def __call__(
-        self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows n"]
-    ) -> tuple[Float[Tensor, "rows n"], Float[Tensor, "rows n"]]: ...
+        self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows m"]
+    ) -> tuple[Float[Tensor, "rows m"], Float[Tensor, "rows n"]]: ...
 
 
 def turn(
-    look: Look, h: Float[Tensor, "rows n"], starts: Float[Tensor, "rows n"], *, eps: float, steps: int
+    look: Look, h: Float[Tensor, "rows m"], starts: Float[Tensor, "rows n"], *, eps: float, steps: int
 ) -> Float[Tensor, "rows n"]:
     """Perturbations of length eps, from starts of that length."""
     delta, gradient = starts, torch.zeros_like(starts)
-    moved, _ = look(0, delta, torch.zeros_like(delta))
+    moved, _ = look(0, delta, torch.zeros_like(h))
     for t in range(1, steps + 1):
         change, slope = look(t, delta, away(h, h + moved))
         share = max(1 / t, NEWEST)

@@ -25,6 +25,14 @@ ATTRIBUTIONS: "Family[Attribution]" = Family(
         "us": "uniform-smooth",
     },
 )
+CAPTUM = "captum"  # `captum:NAME` is one of its classes
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is of the user's own: file.py:function, module:function or captum:NAME."""
+    return ":" in name
+
+
 SMOOTHED = {"smooth-grad": "sigma", "uniform-smooth": "radius"}  # and how far the noise of each reaches
 BOUNDINGS: "Family[Bounding]" = Family(
     "bounding",

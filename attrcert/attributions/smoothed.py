@@ -67,6 +67,9 @@ class _Smoothed(Attribution):
     def points(self) -> int:
         return self.samples * self.base.points
 
+    def map_shape(self, f: Logits, x: Inputs) -> tuple[int, ...]:
+        return self.base.map_shape(f, x)
+
     def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         return _mean(self.base.value(f, *self._noisy(x, y, draws)), self.samples)
 

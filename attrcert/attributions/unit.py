@@ -47,6 +47,9 @@ class Direction(Attribution):
     def points(self) -> int:
         return self.base.points
 
+    def map_shape(self, f: Logits, x: Inputs) -> tuple[int, ...]:
+        return self.base.map_shape(f, x)
+
     def value(self, f: Logits, x: Inputs, y: Classes, draws: Draws | None = None) -> Flat:
         return _split(self.base.value(f, x, y, draws))[0]
 

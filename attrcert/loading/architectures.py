@@ -107,9 +107,9 @@ def factory(spec: str) -> Callable[..., Any]:
         raise ModelError(f"{wrong}; it has {', '.join(public)}")
 
     @wraps(found)
-    def make(**arguments: Any) -> Any:
+    def make(*given: Any, **arguments: Any) -> Any:
         with _importable(place):
-            return found(**arguments)
+            return found(*given, **arguments)
 
     return make
 

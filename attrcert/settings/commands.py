@@ -168,4 +168,5 @@ def _refuse_idle(command: str, task: Task, said: Mapping[str, Any]) -> None:
         noise = next((noise for noise, spread in NOISES.items() if spread == name), None)
         if noise or value not in (None, default_of(part, name)):
             hint = f"or add --smooth {noise}" if noise and COMMANDS[command].smoothed else ""
-            raise UsageError(f"{option(name)} has no effect here: it is for {use}", hint=hint)
+            said_as = spelt(name, declared(part)[name])
+            raise UsageError(f"{said_as} has no effect here: it is for {use}", hint=hint)

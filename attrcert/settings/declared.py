@@ -31,6 +31,7 @@ class Setting:
     whole: bool = False  # commas belong to the text
     collect: Callable[[Iterable[Any]], Any] = tuple  # makes one value of many
     choices: Collection[str] | Callable[[], Collection[str]] = ()
+    beyond: Callable[[str], bool] | None = None  # what may be given beside the choices
     least: float = -inf
     most: float = inf
     positive: bool = False  # above 0 and finite
@@ -65,7 +66,7 @@ class Setting:
             raise UsageError(f"{name} must have a value, got None")
         value = self.read(value, name) if isinstance(value, str) and self.read else value
         value = _typed(value, hint, name)
-        if self.choices and value not in self.words:
+        if self.choices and value not in self.words and not (self.beyond and self.beyond(value)):
             raise unknown(name, str(value), self.words, where="")
         if isinstance(value, int | float) and not isinstance(value, bool):
             self._check_number(value, name)

@@ -1,11 +1,15 @@
 """What is explained, what perturbs it, and how numbers are drawn and held."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from attrcert.attributions import ATTRIBUTIONS, SMOOTHED
+from attrcert.attributions import ATTRIBUTIONS, CAPTUM, SMOOTHED, is_own
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
+from attrcert.settings.sources import parse_argument
 from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_eps, parse_number
 
 LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
@@ -14,6 +18,19 @@ LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
 def full_name(text: str, name: str) -> str:
     """Of an attribution or its alias."""
     return ATTRIBUTIONS.name(text, name)
+
+
+def any_name(text: str, name: str) -> str:
+    """Of an attribution, its alias, or the user's own: file.py:function, module:function or captum:NAME."""
+    place, colon, function = text.rpartition(":")
+    if not colon and not text.endswith(".py"):
+        return full_name(text, name)
+    if not place or not function.isidentifier():
+        form = f"{text.partition(':')[0] or 'file.py'}:FUNCTION"
+        raise UsageError(
+            f"{name} must be {form}, got {text}", hint="FUNCTION(model, x, target) returns one map for each x"
+        )
+    return text
 
 
 def _one_number(text: str, name: str) -> float:
@@ -29,8 +46,13 @@ class Explanation(Settings):
     """The attribution of a class."""
 
     attribution: str = setting(
-        "saliency", "What is explained; sm, ixg, ig, sg and us for short.",
-        METHOD, read=full_name, choices=lambda: tuple(ATTRIBUTIONS), basic=True,
+        "saliency",
+        "What is explained: a name (sm, ixg, ig, sg and us for short), or your own: path/to/file.py:function, package.module:function or "
+        "captum:NAME, which run that code.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS), beyond=is_own, basic=True,
+    )  # fmt: skip
+    attribution_args: Mapping[str, Any] = setting(
+        dict, "Argument of your own attribution, or of Captum's; repeatable.",
+        METHOD, read=parse_argument, many=True, whole=True, collect=dict, flags=("--attribution-arg",), metavar="KEY=VALUE",
     )  # fmt: skip
     target: str = setting("predicted", "Explained class: predicted, label, or a class number.", METHOD, basic=True)
     ig_steps: int = setting(20, "Number of nodes of integrated gradients.", METHOD, least=1)
@@ -48,9 +70,19 @@ class Explanation(Settings):
     @property
     def label(self) -> str:
         """The method and the parameters that change its value."""
+        if is_own(self.attribution):
+            return self._own_label
         if self.attribution != "integrated-gradients":
             return self.attribution
         return f"{self.attribution}(steps={self.ig_steps}, quadrature={self.quadrature}, baseline={self.baseline})"
+
+    @property
+    def _own_label(self) -> str:
+        """Without the folder: the manifest tells the file by its digest."""
+        place, _, function = self.attribution.rpartition(":")
+        name = f"{place if place == CAPTUM else Path(place).name}:{function}"
+        arguments = ", ".join(f"{key}={value}" for key, value in self.attribution_args.items())
+        return f"{name}({arguments})" if arguments else name
 
 
 @dataclass(frozen=True)
@@ -66,7 +98,7 @@ class Averaging(Settings):
         METHOD, read=_one_number, positive=True,
     )  # fmt: skip
     noise_draws: int = setting(50, "Noise draws of a smoothed attribution, fixed per sample.", METHOD, least=1)
-    smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=full_name)
+    smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=any_name)
     smooth_unit: bool = setting(
         False, "Smooth the direction g/|g|: the map that --smooth with --bounded unit certifies, to attack it.", METHOD
     )

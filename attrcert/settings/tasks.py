@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
 
-from attrcert.attributions import SMOOTHED
+from attrcert.attributions import SMOOTHED, is_own
 from attrcert.columns import COLUMNS, Cell, Column, attack_columns
 from attrcert.errors import UsageError
 from attrcert.registry import unknown
@@ -56,8 +56,9 @@ class Task:
         }
 
     def identity(self) -> dict[str, Any]:
-        """Everything that a result depends on."""
-        return {**self.flat(), "attribution": self.label}
+        """Everything that a result depends on; the label tells the arguments of an attribution."""
+        told = {name: value for name, value in self.flat().items() if name != "attribution_args"}
+        return {**told, "attribution": self.label}
 
     @property
     def label(self) -> str:
@@ -103,6 +104,7 @@ class Task:
         """Settings, also of the model and of the computation, that have no effect as the others are, and what they are for."""
         integrated = "integrated-gradients"
         return {
+            **({} if any(map(is_own, self.explained)) else {"attribution_args": "attributions of your own"}),
             **(
                 {}
                 if integrated in self.explained

@@ -20,19 +20,23 @@ from attrcert.types import LinearMap
 class TurningJacobian(LinearMap):
     """The part of J_h that turns h: across the unit vectors `along`. `rows` are g - m at the `noise` that all samples share."""
 
-    rows: Float[Tensor, "b m n"]
+    rows: Float[Tensor, "b m k"]
     noise: Float[Tensor, "m n"]
-    along: Float[Tensor, "b n"]
+    along: Float[Tensor, "b k"]
     sigma: float
 
     @property
     def like(self) -> Tensor:
         return self.along
 
-    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return *self.along.shape, self.noise.shape[1]
+
+    def matvec(self, v: Float[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         return self._across(((v @ self.noise.T)[:, None] @ self.rows)[:, 0] / self._scale)
 
-    def rmatvec(self, u: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def rmatvec(self, u: Float[Tensor, "b k"]) -> Float[Tensor, "b n"]:
         return (self.rows @ self._across(u)[:, :, None])[:, :, 0] @ self.noise / self._scale
 
     def select(self, keep: Int64[Tensor, " kept"]) -> "TurningJacobian":
@@ -42,5 +46,5 @@ class TurningJacobian(LinearMap):
     def _scale(self) -> float:
         return len(self.noise) * self.sigma
 
-    def _across(self, z: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    def _across(self, z: Float[Tensor, "b k"]) -> Float[Tensor, "b k"]:
         return z - (z * self.along).sum(dim=1, keepdim=True) * self.along

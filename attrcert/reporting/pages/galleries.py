@@ -78,7 +78,7 @@ def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
     index = row["index"]
     image, delta = arrays.image(input_key(index)), arrays.image(delta_key(*_case(row)))
     old, new = arrays.image(map_key(index)), arrays.image(moved_map_key(*_case(row)))
-    if not image.shape == delta.shape == old.shape == new.shape:
+    if image.shape != delta.shape or old.shape != new.shape:
         raise UsageError(f"the arrays of sample {index} have different shapes")
     _check_length(index, old, row.get("g_norm"))
     before, after = old.sum(axis=0), new.sum(axis=0)
@@ -150,7 +150,7 @@ def _pixel_card(row: Row, places: Mapping[int, int], maps: Mapping[str, np.ndarr
     place = places[int(row["index"] or 0)]
     image, heat, side = (maps[part][place] for part in ("image", "map", "pixel_side"))
     counted = {"pixels_top": Side.TOP, "pixels_not": Side.NOT_TOP, "pixels_abstained": Side.ABSTAINED}
-    if image.shape != heat.shape or image.shape[1:] != side.shape or image.ndim != 3:
+    if image.ndim != 3 or heat.ndim != 3 or heat.shape[1:] != side.shape:
         raise UsageError(f"the arrays of sample {row['index']} have different shapes")
     if any((side == one).sum() != row.get(column) for column, one in counted.items()):
         raise UsageError(f"they are of another run: sample {row['index']} has other counts of pixels in its row")

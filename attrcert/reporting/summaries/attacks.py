@@ -88,7 +88,7 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
         figures={c.name: _mean(good, c.name) for c in columns if not _is_deviation(c)},
         looseness=_looseness(good),
         tightness=_mean(good, "tightness"),
-        vacuous=sum(row.get("T_c_deg") is None for row in good),
+        vacuous=sum(row.get("T_c_deg") is None and row.get("T_e") is not None for row in good),
         angles=sum(row.get("T_c_deg") is not None for row in good),
         noise=sum(_is_noise(row) for row in good),
         status=dict(Counter(str(row["status"]) for row in rows)),

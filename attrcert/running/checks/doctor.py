@@ -5,7 +5,8 @@ from collections.abc import Callable
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.errors import ModelError
+from attrcert.attributions.own import Own
+from attrcert.errors import AttributionError, ModelError
 from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.data import accuracy, input_range
@@ -13,6 +14,7 @@ from attrcert.running.checks.derivatives import curvature, finite_difference, ki
 from attrcert.running.checks.fidelity import Fidelity, fidelity
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.outputs import batch_coupling, determinism, logits_of, outputs
+from attrcert.running.checks.own_maps import NAME, own_maps
 
 
 def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], data: LoadedData) -> list[Finding]:
@@ -34,8 +36,10 @@ def before_run(
     labels: list[int | None],
     *,
     needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
+    own: Own | None = None,
 ) -> tuple[Fidelity | None, list[Finding]]:
-    """The light version: what would make every figure wrong stops the run. `needs` is the run's own check, if it has one."""
+    """The light version: what would make every figure wrong stops the run. `needs` is the run's own check, if it has one, and `own` the
+    user's own attribution."""
     seen = _passed(outputs(f, x))
     x, labels = _finite(f, x, labels)
     few = x[:4]
@@ -46,6 +50,7 @@ def before_run(
         _passed(batch_coupling(f, few)),
         _passed(accuracy(f, x, labels)),
         twin,
+        *([_passed(own_maps(own, f, few))] if own else []),
     ]
     if needs is not None:  # what is averaged over noise may have kinks
         findings += [*kinks(f, few), _passed(needs(f, few))]
@@ -62,5 +67,6 @@ def _finite(
 
 def _passed(finding: Finding) -> Finding:
     if finding.level is Level.FAIL:
-        raise ModelError(f"{finding.check}: {finding.message}", hint=finding.hint)
+        kind = AttributionError if finding.check == NAME else ModelError
+        raise kind(f"{finding.check}: {finding.message}", hint=finding.hint)
     return finding

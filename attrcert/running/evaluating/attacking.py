@@ -1,6 +1,6 @@
 """`attack`: how far attacks get, beside the bounds of the same samples."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -8,19 +8,23 @@ import torch
 from torch import Tensor
 
 from attrcert.ascent.loop import Attacked, scored
-from attrcert.attacks import ATTACKS
+from attrcert.attacks import ATTACKS, BLIND
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
-from attrcert.errors import UsageError
+from attrcert.errors import AttributionError, UsageError
 from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
+from attrcert.running.checks.findings import Finding, Level
+from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
-from attrcert.running.evaluating.methods import Layout, explainer
+from attrcert.running.evaluating.cells import Bounded
+from attrcert.running.evaluating.methods import Layout, explainer, own_part
 from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
+from attrcert.running.evaluating.values import Unbounded, ValueSubject
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Batch
@@ -47,14 +51,21 @@ class Attacks(Bounds[AttackConfig]):
         )
 
     @classmethod
+    def need(cls, config: AttackConfig) -> Callable[[Classifier, Tensor], Finding] | None:
+        return None if _blind(config) else super().need(config)
+
+    @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
+        own = own_part(config) if cls is Attacks and _blind(config) else None
+        if own is not None and (seen := differentiable(own, scene.f, scene.x[:4])).level is Level.FAIL:
+            return ValueAttacks.without_bounds(config, scene, seen)
         if not scene.replaced:  # the network is its own twin
             config = config.replacing(measure_on="twin")
         refused = [name for name in config.attacking.attack if name in ATTACKS and needs_images(name)]
         if refused and scene.x.ndim != 4:
             shape = tuple(scene.x.shape[1:])
             raise UsageError(f"{refused[0]} needs images with channels, height and width, got inputs of shape {shape}")
-        config = config.replacing(k=config.largest.of(scene.x[0].numel()))  # as manifests tell it
+        config = config.replacing(k=config.largest.of(scene.entries))  # as manifests tell it
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)
@@ -83,6 +94,31 @@ class Attacks(Bounds[AttackConfig]):
             if save:
                 save(campaign.kept(reached.found))
         return rows
+
+
+@dataclass(frozen=True)
+class ValueAttacks(Attacks):
+    """Rows of attacks that need values alone, on attributions that have no derivatives, and so no bounds."""
+
+    @classmethod
+    def without_bounds(cls, config: AttackConfig, scene: Scene, seen: Finding) -> "Attacks":
+        """Refuses what would need them."""
+        for asked, name in ((config.bounding.ball, "--ball"), (config.bounding.proved, "--proved")):
+            if asked:
+                raise AttributionError(f"{name} needs derivatives: {seen.message}", hint=seen.hint)
+        made = cls.ready(config, scene)
+        return replace(made, findings=(Finding("bounds", Level.WARN, f"there are none: {seen.message}"),))
+
+    def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
+        return ValueSubject.of(super().explain(f, batch, logits))
+
+    def bounded(self, subject: Subject) -> Unbounded:  # type: ignore[override]
+        return Unbounded(subject)
+
+
+def _blind(config: AttackConfig) -> bool:
+    """Whether nothing that is asked for needs derivatives of the user's own attribution."""
+    return own_part(config) is not None and set(config.attacking.attack) <= set(BLIND)
 
 
 @dataclass(frozen=True)
@@ -127,11 +163,11 @@ class Reached:
         return (USUAL[one.map.dtype] * self.campaign.reference.map.double().norm(dim=1)).tolist()
 
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
-        return self._apart(metric, one.map, self.campaign.reference.map)
+        return self._apart(metric, one.map, self.campaign.reference.map, self.campaign.problem.shape)
 
-    def _apart(self, metric: str, moved: Tensor, original: Tensor) -> Sequence[Cell]:
-        """How far maps are apart by a metric."""
-        figures = METRICS.make(metric, k=self.campaign.k)(moved, original, self.campaign.problem.shape)
+    def _apart(self, metric: str, moved: Tensor, original: Tensor, shape: tuple[int, ...]) -> Sequence[Cell]:
+        """How far maps of a shape are apart by a metric."""
+        figures = METRICS.make(metric, k=self.campaign.k)(moved, original, shape)
         return cells_of(figures, len(moved))
 
     def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
@@ -149,10 +185,11 @@ class Reached:
         metrics = {column.name: metric for metric, column in METRIC_COLUMNS.items()}
         for name in self.campaign.config.attacking.transfer:
             config, subject = self.campaign.config.replacing(attribution=name), self.campaign.subject
-            other = replace(self.campaign.problem, attribution=explainer(config, subject.f.mean, subject.layout))
+            attribution = explainer(config, subject.f.mean, subject.layout)
+            other = replace(self.campaign.problem, attribution=attribution, map_shape=None)
             before, after = (other.maps(other.measured, delta) for delta in (torch.zeros_like(one.delta), one.delta))
             for figure in TRANSFERRED:
-                cells[transfer_column(name, figure)] = self._apart(metrics[figure], after, before)
+                cells[transfer_column(name, figure)] = self._apart(metrics[figure], after, before, other.shape)
         return cells
 
     @cached_property
@@ -161,6 +198,7 @@ class Reached:
         campaign, search = self.campaign, BallSearch()
         if not campaign.config.bounding.ball:
             return None
+        assert isinstance(campaign.bounded, Bounded)
         points = [self.found[name].delta for name in campaign.config.attacking.attack]
         gains = [search.along(campaign.subject.jacobian_at, campaign.problem.ball, point) for point in points]
         return campaign.bounded.ball_wide(campaign.problem.ball.eps, torch.stack(gains).amax(dim=0))
@@ -172,7 +210,7 @@ class Reached:
             cells["T_e_ball"] = max(_number(cells["T_e_ball"]), self.segments[i])
         reached, rounding = cells["T_hat_e"], _number(cells["T_hat_floor"])
         comparable = self.campaign.config.attacking.measure_on == "twin"
-        if not comparable or reached is None or 0 < _number(reached) <= rounding:
+        if not comparable or reached is None or cells.get("T_e") is None or 0 < _number(reached) <= rounding:
             return cells
         T_e = _number(cells["T_e"])
         cells["tightness"] = _number(reached) / T_e if T_e > 0 else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from torch import Tensor
@@ -10,8 +11,9 @@ from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.derivatives import curvature, piecewise_linear
 from attrcert.running.checks.findings import Finding, Level
+from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
-from attrcert.running.evaluating.methods import explainer
+from attrcert.running.evaluating.methods import explainer, own_part
 from attrcert.running.evaluating.proving import Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
@@ -34,7 +36,10 @@ class Bounds(Work[B]):
     other: Otherwise | None = None
 
     @classmethod
-    def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding]:
+    def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding] | None:
+        own = own_part(config)
+        if own is not None:
+            return partial(differentiable, own)
         return piecewise_linear if config.of_loss else curvature
 
     @classmethod
@@ -43,7 +48,7 @@ class Bounds(Work[B]):
 
     @classmethod
     def ready(cls, config: B, scene: Scene) -> "Bounds[B]":
-        config.largest.of(scene.x[0].numel())  # or it is refused
+        config.largest.of(scene.entries)  # or it is refused
         other = otherwise(scene.f, scene.x)
         prover = proving(config, scene.f, scene.attribution, scene.x, scene.memory)
         return cls(config, scene.layout, prover, other, findings=() if other else (UNMEASURED,))

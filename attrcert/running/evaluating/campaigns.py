@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 
 import torch
 from jaxtyping import Float
@@ -18,6 +19,7 @@ from attrcert.attacks.scored import Scored
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.subjects import Subject
+from attrcert.running.evaluating.values import Unbounded
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
 from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
@@ -32,11 +34,13 @@ def needs_images(name: str) -> bool:
 
 
 def untargeted(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """All that `worst` tries on inputs of this shape. The fixed step beside them wanders where an adapted one settles, which pays off on
-    kinked maps.
+    """All that `worst` tries on inputs of this shape, which has derivatives. The fixed step beside them wanders where an adapted one
+    settles, which pays off on kinked maps.
     """
     return tuple(
-        name for name, attack in ATTACKS.items() if not attack.targeted and (len(shape) == 3 or not needs_images(name))
+        name
+        for name, attack in ATTACKS.items()
+        if not (attack.targeted or name == "search") and (len(shape) == 3 or not needs_images(name))
     )
 
 
@@ -45,7 +49,7 @@ class Campaign:
     """All attacks at one eps."""
 
     subject: Subject
-    bounded: Bounded
+    bounded: Bounded | Unbounded
     config: AttackConfig
     target_map: Tensor | None
     problem: Problem
@@ -53,7 +57,7 @@ class Campaign:
 
     @staticmethod
     def at(
-        eps: float, subject: Subject, bounded: Bounded, config: AttackConfig, target_map: Tensor | None
+        eps: float, subject: Subject, bounded: Bounded | Unbounded, config: AttackConfig, target_map: Tensor | None
     ) -> "Campaign":
         x = subject.batch.images
         measured = subject.f if config.attacking.measure_on == "twin" else subject.f.original()
@@ -66,12 +70,13 @@ class Campaign:
             subject.draws,
             Ball.around(x, config.perturbation.delta_norm, eps, subject.batch.within),
             chunk=max(1, -(-len(x) // 2)),  # the graph of the bounds stays in memory meanwhile
+            map_shape=subject.map_shape,
         )
         return Campaign(subject, bounded, config, target_map, problem, Reference.of(problem))
 
     @property
     def k(self) -> int:
-        return self.config.largest.of(self.problem.x[0].numel())
+        return self.config.largest.of(prod(self.problem.shape))
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""
@@ -113,13 +118,15 @@ class Campaign:
 
     def _starts(self, name: str) -> Float[Tensor, "s b n"]:
         """Both signs of the bound's worst perturbation, random points and the best sampled one; a targeted attack begins at x."""
-        ball, w = self.problem.ball, self.bounded.worst.direction
+        ball, leading = self.problem.ball, self.bounded.leading
         if name in ATTACKS and ATTACKS.member(name).targeted:
-            return torch.zeros_like(w)[None]
+            return torch.zeros_like(ball.low)[None]
         random = [ball.random(self.problem.draws, f"start-{i}") for i in range(self.config.attacking.restarts)]
         if self.config.attacking.random_draws:  # so that no deviation that sampling finds is missed
             random.append(self.sampled.delta)
-        return torch.stack([ball.eps * w, -ball.eps * w, *random])
+        if not (leading or random):
+            random.append(ball.random(self.problem.draws, "start-0"))
+        return torch.stack([*(ball.eps * w for w in leading), *random])
 
     def worst(self, found: dict[str, Attacked]) -> Attacked:
         """The best of all attacks on each sample by the Euclidean deviation, or by --keep: all untargeted ones, one more with
@@ -138,13 +145,13 @@ class Campaign:
     def kept(self, found: dict[str, Attacked]) -> dict[str, Tensor]:
         """The perturbations by name, and what a picture of them needs: input and map, and the map that each attack made."""
         kept: dict[str, Tensor] = {}
-        shape = self.problem.shape
+        inputs, maps = tuple(self.problem.x.shape[1:]), self.problem.shape
         for i, index in enumerate(self.subject.batch.indices):
             for name in self.config.attacking.attack:
-                case = (index, self.problem.ball.eps, name)
-                kept |= {delta_key(*case): found[name].delta[i], moved_map_key(*case): found[name].map[i]}
-            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i]}
-        return {name: tensor.view(shape).cpu() for name, tensor in kept.items()}
+                case, one = (index, self.problem.ball.eps, name), found[name]
+                kept |= {delta_key(*case): one.delta[i].view(inputs), moved_map_key(*case): one.map[i].view(maps)}
+            kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i].view(maps)}
+        return {name: tensor.cpu() for name, tensor in kept.items()}
 
 
 def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable[[float], Logits]:

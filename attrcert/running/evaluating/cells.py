@@ -46,6 +46,11 @@ class Bounded:
             return None
         return margins(subject.f, subject.batch.images, subject.logits, bounding.margin_classes)
 
+    @property
+    def leading(self) -> list[Float[Tensor, "b n"]]:
+        """Where attacks begin, in units of eps: both signs of the worst perturbation."""
+        return [self.worst.direction, -self.worst.direction]
+
     def rows(self, eps: float) -> list[Row]:
         measured = self.linearisation(eps)
         deviations = [self._deviation(i, eps, measured) for i in range(len(self.subject.batch.indices))]
@@ -101,8 +106,7 @@ class Bounded:
         return self.consequences_of(self.subject.explained.value)
 
     def consequences_of(self, g: Float[Tensor, "b n"]) -> Consequences:
-        shape = tuple(self.subject.batch.images.shape[1:])
-        return Consequences(g, shape, self.subject.config.largest.of(g.shape[1]))
+        return Consequences(g, self.subject.map_shape, self.subject.config.largest.of(g.shape[1]))
 
     @cached_property
     def _classes(self) -> tuple[list[int], list[int]]:

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import acos, degrees, inf, sqrt
+from functools import cached_property
+from math import acos, degrees, inf, prod, sqrt
 
 import torch
 from jaxtyping import Float, Int64
@@ -60,6 +61,11 @@ class Drawing:
     @property
     def d(self) -> int:
         return self.batch.images[0].numel()
+
+    @cached_property
+    def map_shape(self) -> tuple[int, ...]:
+        """Of one map, channels first."""
+        return explainer(self.config, self.f.mean, self.layout).map_shape(self.f, self.batch.images)
 
     @property
     def failure(self) -> float:
@@ -121,14 +127,14 @@ class Drawing:
         seen = self._seen({spread: estimate}, look, everyone)
         return estimate.mean, estimate.standard_error, [one[spread] for one in seen]
 
-    def maps(self, active: Int64[Tensor, " a"], noise: Float[Tensor, "m n"]) -> Float[Tensor, "a m n"]:
+    def maps(self, active: Int64[Tensor, " a"], noise: Float[Tensor, "m n"]) -> Float[Tensor, "a m entries"]:
         """The attributions at the noisy images, `points` at a time."""
         x = self.batch.images[active]
         noisy = (x[:, None] + noise.view(-1, *x.shape[1:])).flatten(0, 1)
         classes = self.target[active].repeat_interleave(len(noise))
         attribution = explainer(self.config, self.f.mean, self.layout)
         pieces = zip(noisy.split(self.points), classes.split(self.points), strict=True)
-        return torch.cat([attribution.value(self.f, z, y) for z, y in pieces]).view(len(x), *noise.shape)
+        return torch.cat([attribution.value(self.f, z, y) for z, y in pieces]).view(len(x), len(noise), -1)
 
     def _begun(self, spread: float, *, errors: bool = False) -> Estimate:
         """An estimate with its M; the pilot that tells M is drawn apart and thrown away."""
@@ -144,7 +150,7 @@ class Drawing:
             bounding.limit(lengths),
             smoothing.looks,
             fixed_direction=smoothing.confidence == "empirical-bernstein",
-            like=flat,
+            like=flat.new_zeros(len(flat), prod(self.map_shape)),
             rows=self.rows if smoothing.covariance else 0,
             errors=errors or smoothing.confidence == CLT,
         )
@@ -163,7 +169,7 @@ class Drawing:
         self, estimates: dict[float, Estimate], look: int, active: Int64[Tensor, " a"]
     ) -> list[dict[float, Seen]]:
         config = self.config
-        reading = Reading(config.smoothing, self.failure, config.arithmetic.seed, self.logits.dtype)
+        reading = Reading(config.smoothing, self.failure, config.arithmetic.seed, self.logits.dtype, self.d)
         indices = [self.batch.indices[i] for i in active.tolist()]
         by_spread = {spread: reading(estimate, look, indices) for spread, estimate in estimates.items()}
         return [dict(zip(by_spread, parts, strict=True)) for parts in zip(*by_spread.values(), strict=True)]
@@ -257,7 +263,7 @@ class Drawing:
         """Of the mean of the draws against the smoothed map at every point within eps."""
         if seen.error == inf:
             return {}
-        shape, k = tuple(self.batch.images.shape[1:]), self.config.largest.of(self.d)
+        shape, k = self.map_shape, self.config.largest.of(prod(self.map_shape))
         moved = deviation(seen.known(self.noise(spread)), eps) + seen.error
         return {name: cells[0] for name, cells in Consequences(seen.mean[None], shape, k).cells([moved]).items()}
 

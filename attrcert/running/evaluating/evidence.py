@@ -38,9 +38,10 @@ class Seen:
     hoped: tuple[float, float] = (0.0, inf)
     twice: tuple[float, float] = (0.0, inf)
     error: float = inf
+    d: int = 0  # of the noise, where that is not of the maps' size
 
     def known(self, noise: Noise) -> Averaged:
-        return Averaged(self.lower, self.M, self.variance, noise, len(self.mean))
+        return Averaged(self.lower, self.M, self.variance, noise, self.d or len(self.mean))
 
     @property
     def at_best(self) -> "Seen":
@@ -61,6 +62,7 @@ class Reading:
     q: float
     seed: int
     dtype: torch.dtype
+    d: int = 0  # of the noise, where that is not of the maps' size
 
     def __call__(self, estimate: Estimate, look: int, indices: Sequence[int]) -> list[Seen]:
         tops: list[float | None] = [None] * len(indices)
@@ -72,7 +74,7 @@ class Reading:
         for j, one in enumerate(estimate.projections()):
             M = largest[j] if self.smoothing.bounded == "sample-max" else one.M
             lower = self._length(one, estimate, j)
-            seen = Seen(lower, one.mean_norm, M, one.total, means[j], hoped=(self._hoped(one, lower), inf))
+            seen = Seen(lower, one.mean_norm, M, one.total, means[j], hoped=(self._hoped(one, lower), inf), d=self.d)
             top = tops[j]
             found.append(seen if top is None else self._varying(seen, top, centres[j] / M, len(one.later), look))
         return found

@@ -7,9 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attributions import ATTRIBUTIONS
+from attrcert.attributions import ATTRIBUTIONS, is_own
 from attrcert.attributions.baselines import parse_baseline
 from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.own import Own
 from attrcert.attributions.unit import Direction
 from attrcert.bounds.first_order.ce_hessian import CrossEntropyHessian
 from attrcert.bounds.first_order.enclosed import Certifier
@@ -19,6 +20,7 @@ from attrcert.bounds.first_order.linf_row_sums import LinfRowSums
 from attrcert.bounds.first_order.linf_scaled import LinfScaled
 from attrcert.errors import UsageError
 from attrcert.linalg.enclosure import ROUNDING, TopSingularValue
+from attrcert.running.evaluating.own_maps import own_function
 from attrcert.settings.explaining import Explanation, Precision
 from attrcert.settings.tasks import BoundConfig, Task
 from attrcert.types import Attribution
@@ -34,6 +36,9 @@ class Layout:
     chunk: int | None = None
     held: int | None = None
     copies: int = 1
+
+
+PLAIN = Layout()
 
 
 def torch_dtype(precision: Precision) -> torch.dtype:
@@ -82,7 +87,16 @@ def explainer(config: Task, mean: tuple[float, ...] | None, layout: Layout) -> A
     )
 
 
+def own_part(config: Task, layout: Layout = PLAIN) -> Own | None:
+    """The user's own map that is explained, or that is averaged over noise; None where it is one of ours."""
+    explanation = config.averaged.base(config.explanation) if config.averaged else config.explanation
+    own = is_own(explanation.attribution) and not config.of_loss
+    return Own(own_function(explanation), explanation.label, layout.chunk) if own else None
+
+
 def _made(explanation: Explanation, mean: tuple[float, ...] | None, layout: Layout, **smoothing: Any) -> Attribution:
+    if is_own(explanation.attribution):
+        return Own(own_function(explanation), explanation.label, layout.chunk)
     return ATTRIBUTIONS.make(
         explanation.attribution,
         steps=explanation.ig_steps,

@@ -64,10 +64,10 @@ def otherwise(f: Classifier, x: Float[Tensor, "b *shape"]) -> Otherwise | None:
 class Measured:
     """An attribution with its Jacobian as a run has them: g(x), J, a normal vector w and J w."""
 
-    value: Float[Tensor, "b n"]
+    value: Float[Tensor, "b m"]
     J: LinearMap
     w: Float[Tensor, "b n"]
-    image: Float[Tensor, "b n"]
+    image: Float[Tensor, "b m"]
 
     def against(
         self,
@@ -89,7 +89,7 @@ class Measured:
             much = off.norm(dim=1) > little[rows]
             tiny = torch.finfo(off.dtype).tiny
             unit = (off / off.norm(dim=1, keepdim=True).clamp_min(tiny) * much[:, None]).to(x.dtype)
-            back = exact.jacobian.rmatvec(unit.double()) if much.any() else torch.zeros_like(off)
+            back = exact.jacobian.rmatvec(unit.double()) if much.any() else torch.zeros_like(self.w[rows].double())
             return (self.value[rows].double() - exact.value).norm(dim=1), off.norm(dim=1), unit, back
 
         parts = [part(rows) for rows in torch.arange(len(x), device=x.device).split(at_once)]

@@ -59,7 +59,12 @@ class Subject:
     def attribution(self) -> Attribution:
         return explainer(self.config, self.f.mean, self.layout)
 
-    def change(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b n"]:
+    @cached_property
+    def map_shape(self) -> tuple[int, ...]:
+        """Of one map, channels first."""
+        return self.attribution.map_shape(self.f, self.batch.images)
+
+    def change(self, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         """g(x + delta) - g(x)."""
         x = self.batch.images
         return self.attribution.value(self.f, x + delta.view_as(x), self.target, self.draws) - self.explained.value
@@ -70,7 +75,7 @@ class Subject:
         return self.attribution.explain(self.f, x + delta.view_as(x), self.target, self.draws).jacobian
 
     @cached_property
-    def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b n"]]:
+    def probe(self) -> tuple[Float[Tensor, "b n"], Float[Tensor, "b m"]]:
         """The normal vector that the solver starts from, and its product with the Jacobian."""
         J = self.explained.jacobian
         w = self.draws.normal(l2_spectral.PURPOSE, J.shape[2], like=J)

@@ -19,16 +19,18 @@ def target_map(config: AttackConfig, scene: Scene) -> Tensor | None:
     """The map that `manipulate` aims at: a frame, the map of another sample, or a picture file."""
     if "manipulate" not in config.attacking.attack:
         return None
-    shape = tuple(scene.x.shape[1:])
+    shape = scene.map_shape
+    if len(shape) < 3:
+        raise UsageError(f"manipulate needs maps with channels, height and width, got maps of shape {shape}")
     word, _, rest = config.attacking.target_map.partition(":")
     if config.attacking.target_map == "frame":
         return frame(shape, like=scene.x)
     if word == "sample":
-        return _sample_map(rest, config, scene)
+        return _sample_map(rest, config, scene, shape)
     return _picture_map(Path(config.attacking.target_map), shape, scene)
 
 
-def _sample_map(number: str, config: AttackConfig, scene: Scene) -> Tensor:
+def _sample_map(number: str, config: AttackConfig, scene: Scene, maps: tuple[int, ...]) -> Tensor:
     if not number.isdecimal() or int(number) >= len(scene.images):
         raise UsageError(f"target map sample:N needs a sample number below {len(scene.images)}, got {number!r}")
     shape, x = tuple(scene.x.shape[1:]), scene.images[int(number)][0].to(scene.x)[None]
@@ -37,7 +39,7 @@ def _sample_map(number: str, config: AttackConfig, scene: Scene) -> Tensor:
     with torch.no_grad():
         y = scene.f(x).argmax(dim=1)
     draws = Draws(config.arithmetic.seed, (int(number),))
-    return heat(explainer(config, scene.f.mean, Layout()).value(scene.f, x, y, draws), shape)[0]
+    return heat(explainer(config, scene.f.mean, Layout()).value(scene.f, x, y, draws), maps)[0]
 
 
 def _picture_map(path: Path, shape: tuple[int, ...], scene: Scene) -> Tensor:

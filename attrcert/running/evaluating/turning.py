@@ -20,8 +20,9 @@ from attrcert.metrics import METRICS
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.derivatives import curvature
 from attrcert.running.checks.findings import Level
+from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.drawing import Drawing, Group
-from attrcert.running.evaluating.methods import explainer
+from attrcert.running.evaluating.methods import explainer, own_part
 from attrcert.running.evaluating.samples import cells_of, picked
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
@@ -51,7 +52,9 @@ class Turns(Certificates):
     def ready(cls, config: Certifying, scene: Scene) -> "Turns":
         made, twin = super().ready(config, scene), replace(scene.f, beta=SOFTPLUS_BETA)
         assert isinstance(made, Turns)
-        return replace(made, twin=twin) if curvature(twin, scene.x).level is Level.OK else made
+        own = own_part(config)
+        seen = differentiable(own, twin, scene.x[:4]) if own else curvature(twin, scene.x)
+        return replace(made, twin=twin) if seen.level is Level.OK else made
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         drawn, rows = self.drawing(f, batch, logits), Rows()
@@ -68,7 +71,7 @@ class Turns(Certificates):
                 ]
             if save:
                 for eps, one in found.items():
-                    save(one.kept(eps, search.drawn.batch))
+                    save(one.kept(eps, search.drawn))
         return rows
 
 
@@ -112,14 +115,15 @@ class Turned:
             "fresh_samples": self.draws,
         }
 
-    def kept(self, eps: float, batch: Batch) -> dict[str, Tensor]:
+    def kept(self, eps: float, drawn: Drawing) -> dict[str, Tensor]:
         """The perturbations by name, and what a picture of them needs."""
         kept: dict[str, Tensor] = {}
-        for j, index in enumerate(batch.indices):
+        old, new = (maps.to(self.delta).view(-1, *drawn.map_shape) for maps in self.maps)
+        for j, (index, image) in enumerate(zip(drawn.batch.indices, drawn.batch.images, strict=True)):
             case = (index, eps, TURN)
-            kept |= {delta_key(*case): self.delta[j], moved_map_key(*case): self.maps[1][j].to(self.delta)}
-            kept |= {input_key(index): batch.images[j], map_key(index): self.maps[0][j].to(self.delta)}
-        return {name: tensor.reshape(batch.images.shape[1:]).cpu() for name, tensor in kept.items()}
+            kept |= {delta_key(*case): self.delta[j].view_as(image), moved_map_key(*case): new[j]}
+            kept |= {input_key(index): image, map_key(index): old[j]}
+        return {name: tensor.cpu() for name, tensor in kept.items()}
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,7 @@ class Search:
     twin: Classifier | None
     bounding: Bounding
     M: Float[Tensor, " b"]
-    h: Float[Tensor, "b n"]
+    h: Float[Tensor, "b m"]
     leading: Float[Tensor, "b n"] | None
     draws: int
 
@@ -165,7 +169,7 @@ class Search:
             found.means,
             chunks * CHUNK,
             labels != self.drawn.logits.argmax(dim=1),
-            self.config.largest.of(self.drawn.d),
+            self.config.largest.of(self.h.shape[1]),
         )
 
     def _candidates(self, eps: float) -> tuple[list[str], Float[Tensor, "candidates b n"]]:
@@ -193,10 +197,9 @@ class Search:
         config = self.config.turning
         if not config.restarts:
             return []
-        streams, n = Draws(self.config.arithmetic.seed, self.drawn.batch.indices), self.h.shape[1]
-        starts = [
-            eps * directed(one) for one in streams.normal("turn-start", config.restarts, n, like=self.h).unbind(dim=1)
-        ]
+        streams, flat = Draws(self.config.arithmetic.seed, self.drawn.batch.indices), self._x.flatten(1)
+        random = streams.normal("turn-start", config.restarts, flat.shape[1], like=flat)
+        starts = [eps * directed(one) for one in random.unbind(dim=1)]
         ends = self._climbed(torch.cat(starts), eps, max(1, config.steps // RACED))
         return [self._best(torch.stack([ball.project(end) for end in ends.chunk(len(starts))]), "turn-race")[0]]
 
@@ -210,8 +213,8 @@ class Search:
         return candidates[best, torch.arange(len(best), device=best.device)], best, compared
 
     def _look(
-        self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows n"]
-    ) -> tuple[Float[Tensor, "rows n"], Float[Tensor, "rows n"]]:
+        self, t: int, delta: Float[Tensor, "rows n"], u: Float[Tensor, "rows m"]
+    ) -> tuple[Float[Tensor, "rows m"], Float[Tensor, "rows n"]]:
         """Of the twin; a ReLU network's own gradient has no derivative to follow."""
         assert self.twin is not None
         signs, unit = len(delta) // len(self._x), self.drawn.unit(FEW, t, "turn-ascent")
@@ -227,8 +230,8 @@ class Search:
         return moved - still, slope
 
     def _pulled(
-        self, z: Float[Tensor, "p *shape"], y: Int64[Tensor, " p"], M: Float[Tensor, " p"], u: Float[Tensor, "p n"]
-    ) -> tuple[Float[Tensor, "p n"], Float[Tensor, "p n"]]:
+        self, z: Float[Tensor, "p *shape"], y: Int64[Tensor, " p"], M: Float[Tensor, " p"], u: Float[Tensor, "p m"]
+    ) -> tuple[Float[Tensor, "p m"], Float[Tensor, "p n"]]:
         """The bounded attributions at some points, and J^T u of each."""
         assert self.twin is not None
         explained = explainer(self.config, self.twin.mean, self.drawn.layout).explain(self.twin, z, y)
@@ -239,7 +242,7 @@ class Search:
 
     def _measured(self, deltas: Float[Tensor, "c b n"], chunks: int, purpose: str) -> list[PairedMeans]:
         """The maps at x and at each x + delta, by the same draws."""
-        found = [PairedMeans(min(BLOCKS, chunks), like=delta) for delta in deltas]
+        found = [PairedMeans(min(BLOCKS, chunks), like=self.h) for _ in deltas]
         moved = [replace(self.drawn, batch=replace(self.drawn.batch, images=self._moved(delta))) for delta in deltas]
         for unit in self._units(chunks, purpose):
             still = self._bounded(self.drawn, unit).double()
@@ -250,7 +253,7 @@ class Search:
     def _units(self, chunks: int, purpose: str) -> Iterator[Float[Tensor, "m n"]]:
         return (self.drawn.unit(CHUNK, number, purpose) for number in range(chunks))
 
-    def _bounded(self, drawn: Drawing, unit: Float[Tensor, "m n"]) -> Float[Tensor, "b m n"]:
+    def _bounded(self, drawn: Drawing, unit: Float[Tensor, "m n"]) -> Float[Tensor, "b m k"]:
         everyone = torch.arange(len(self._x), device=self._x.device)
         return bounded(drawn.maps(everyone, self.spread * unit), self.bounding, self.M)
 

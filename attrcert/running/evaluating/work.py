@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
@@ -34,6 +35,16 @@ class Scene:
     samples: int  # of the whole run
     max_input: str
     replaced: bool  # whether activations are
+
+    @property
+    def map_shape(self) -> tuple[int, ...]:
+        """Of one map, channels first."""
+        return self.attribution.map_shape(self.f, self.x)
+
+    @property
+    def entries(self) -> int:
+        """Of one map."""
+        return prod(self.map_shape)
 
 
 @dataclass(frozen=True)

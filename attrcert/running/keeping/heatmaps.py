@@ -41,8 +41,8 @@ def _maps(drawn: Drawing, pixels: Pixels) -> dict[str, list[Any]]:
         "predicted": drawn.logits.argmax(dim=1).tolist(),
         "target": drawn.target.tolist(),
         "image": list(batch.images.cpu().numpy()),
-        "map": list(mean.view_as(batch.images).float().cpu().numpy()),
-        "standard_error": list(error.view_as(batch.images).float().cpu().numpy()),
+        "map": list(mean.view(-1, *drawn.map_shape).float().cpu().numpy()),
+        "standard_error": list(error.view(-1, *drawn.map_shape).float().cpu().numpy()),
         "C_hat": [one.estimate for one in seen],
         "C_lower": [one.lower for one in seen],
         "M": [one.M for one in seen],
@@ -57,7 +57,7 @@ def _marks(drawn: Drawing, pixels: Pixels) -> Marks | None:
     if drawn.batch.images.ndim < 3:
         shape = tuple(drawn.batch.images.shape[1:])
         raise UsageError(f"--certify-pixels is for inputs with channels and places, got inputs of shape {shape}")
-    marks = Marks(len(drawn.batch.indices), prod(drawn.batch.images.shape[2:]), pixels.certify_pixels)
+    marks = Marks(len(drawn.batch.indices), prod(drawn.map_shape[1:]), pixels.certify_pixels)
     draws, size = drawn.config.smoothing.looks[-1], marks.counts.shape[1]
     if draws < (least := least_draws(size, q=drawn.failure, level=pixels.pixel_level)):
         raise UsageError(
@@ -68,8 +68,8 @@ def _marks(drawn: Drawing, pixels: Pixels) -> Marks | None:
 
 
 def _sides(drawn: Drawing, marks: Marks, level: float) -> dict[str, list[Any]]:
-    """Of the pixels of each map, in the shape of the image."""
-    (sigma,), shape = drawn.config.spread, drawn.batch.images.shape[2:]
+    """Of the pixels of each map, in its shape."""
+    (sigma,), shape = drawn.config.spread, drawn.map_shape[1:]
     maps = [
         certified_pixels(counts, marks.draws, sigma=sigma, q=drawn.failure, level=level)
         for counts in marks.counts.numpy()

@@ -56,9 +56,10 @@ def _matrices(run: Run, index: int) -> tuple[dict[str, Tensor], str]:
     batch, logits, failed = run.usable([index])
     if batch is None:
         return {}, failed[0].message
-    explained = _bounds(run).explain(run.classifier, batch, logits).explained
+    subject = _bounds(run).explain(run.classifier, batch, logits)
+    explained = subject.explained
     return {
         jacobian_key(index): dense(explained.jacobian)[0].detach(),
         input_key(index): batch.images[0],
-        map_key(index): explained.value[0].detach().view(run.shape),
+        map_key(index): explained.value[0].detach().view(subject.map_shape),
     }, ""

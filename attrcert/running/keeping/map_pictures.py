@@ -35,9 +35,19 @@ def write_pictures(maps: Mapping[str, Any], folder: Path, rows: Sequence[Row] = 
 
 
 def _heat(one: Mapping[str, Any]) -> Image.Image:
-    drawn = picture(np.concatenate([grey_or_colour(one["image"]), coloured(one["map"].sum(axis=0))], axis=1))
+    drawn = picture(np.concatenate([grey_or_colour(one["image"]), _stretched(_coloured_map(one), one)], axis=1))
     large = max(one["image"].shape[1:]) >= LARGE
     return drawn if large else _enlarged(drawn, SCALE)
+
+
+def _coloured_map(one: Mapping[str, Any]) -> Any:
+    return coloured(one["map"].sum(axis=0))
+
+
+def _stretched(rgb: Any, one: Mapping[str, Any]) -> Any:
+    """A picture as high and wide as the input: maps may be coarser."""
+    height, width = one["image"].shape[1:]
+    return np.asarray(picture(rgb).resize((width, height), Image.Resampling.NEAREST)) / 255
 
 
 def _enlarged(drawn: Image.Image, scale: int) -> Image.Image:
@@ -49,8 +59,8 @@ def _certified(one: Mapping[str, Any], row: Row) -> Image.Image:
     side, scale = one["pixel_side"], max(1, round(PANEL / max(one["image"].shape[1:])))
     panels = {
         "input": grey_or_colour(one["image"]),
-        "smoothed map": coloured(one["map"].sum(axis=0)),
-        "certified pixels": sided(side),
+        "smoothed map": _stretched(_coloured_map(one), one),
+        "certified pixels": _stretched(sided(side), one),
     }
     pictures = {name: _enlarged(picture(rgb), scale) for name, rgb in panels.items()}
     legend = [

@@ -18,7 +18,8 @@ from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.findings import Finding, Level
-from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
+from attrcert.running.evaluating.methods import Layout, explainer, own_part, torch_dtype
+from attrcert.running.evaluating.own_maps import forget
 from attrcert.running.evaluating.samples import read
 from attrcert.running.evaluating.work import AnyWork, Scene
 from attrcert.running.opening.layouts import layout, memory_findings
@@ -44,6 +45,7 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
     if options.threads:  # from now on, of this process
         torch.set_num_threads(options.threads)
     loaded, images, device = _load(model, data, options, torch_dtype(config.arithmetic))
+    forget()
     run = prepare(loaded, images, config, options, device)
     if not (isinstance(model.checkpoint, str) and isinstance(data.dataset, str)):
         return run
@@ -142,7 +144,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     memory = parse_bytes(options.memory) // options.sharing
     kind: type[AnyWork] = imported(config.work)
     with classifier.prepared():
-        measured, findings = checks.before_run(classifier, x, labels, needs=kind.need(config))
+        measured, findings = checks.before_run(classifier, x, labels, needs=kind.need(config), own=own_part(config))
         logits = classifier(x[:1])
         _check_target(config, logits.shape[1])
         fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=kind.vectors(config))

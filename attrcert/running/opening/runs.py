@@ -10,7 +10,9 @@ from typing import Any
 from attrcert.columns import Cell, Row
 from attrcert.running.checks.fidelity import Fidelity
 from attrcert.running.checks.findings import Finding
+from attrcert.running.checks.own_maps import NAME
 from attrcert.running.evaluating.evaluate import Evaluation, Warn
+from attrcert.running.evaluating.own_maps import own_source
 from attrcert.running.evaluating.work import Deltas
 from attrcert.running.opening.digests import given_data, given_model
 from attrcert.saved.rowfiles import OwnRows, RowFile
@@ -86,7 +88,8 @@ class Run(Evaluation):
         beta = self.classifier.beta if self.fidelity else None
         model = self.model_facts or given_model(self.classifier)
         given = {} if "dataset" in self.data.facts else given_data(self.data)
-        return {**self.config.identity(), **model, **given, **self.data.facts, "softplus_beta": beta}
+        own = own_source(self.config.explained)
+        return {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
@@ -98,6 +101,7 @@ class Run(Evaluation):
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
             "bounded": f"{config.about(classes)}, perturbations |delta|_{norm.p:g} <= eps in {self.data.units}",
+            "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
         }

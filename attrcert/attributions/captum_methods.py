@@ -1,0 +1,96 @@
+"""Captum's attributions as own maps: a class of `captum.attr` is made with the model and asked for the target."""
+
+import inspect
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor, nn
+
+from attrcert.attributions.own import Model
+from attrcert.errors import AttributionError, UsageError
+from attrcert.registry import imported, unknown
+
+PACKAGE = "captum.attr"
+LAYER = "layer"
+NOT_MAPS = ("Attribution", "NoiseTunnel")  # wrap others, or are what others are made of
+
+
+@dataclass(frozen=True)
+class CaptumMethod:
+    """`arguments` go to the class where it takes them, and else to its `attribute`; `layer` names a module of the network."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+    def __call__(self, model: Model, x: Tensor, target: Tensor) -> Any:
+        given = {name: value for name, value in self.arguments.items() if name != LAYER}
+        made = {name: value for name, value in given.items() if name in self._of_class}
+        if LAYER in self._of_class:
+            made[LAYER] = self._layer(model)[1]
+        asked = {"target": target} if "target" in self._of_call else {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of hooks, which it takes away again
+            found = self._member(model, **made).attribute(
+                x, **asked, **{name: value for name, value in given.items() if name not in made}
+            )
+        return found[0] if isinstance(found, tuple) and len(found) == 1 else found
+
+    def check(self) -> None:
+        """Refuse a name or an argument that is not there."""
+        known = [*self._of_class[1:], *(name for name in self._of_call[1:] if name != "target")]
+        for name in self.arguments:
+            if name not in known:
+                raise unknown(f"--attribution-arg of captum:{self.name}", name, known, where="")
+
+    def note(self, model: Model) -> str:
+        """The layer, where nobody chose one."""
+        if LAYER not in self._of_class or LAYER in self.arguments:
+            return ""
+        return (
+            f"of the layer {self._layer(model)[0]}, the last convolution (--attribution-arg layer=NAME chooses another)"
+        )
+
+    @cached_property
+    def _member(self) -> Any:
+        try:
+            package = imported(f"{PACKAGE}:__dict__")
+        except ModuleNotFoundError as error:
+            raise UsageError(f"captum:{self.name} needs Captum", hint="pip install 'attrcert[captum]'") from error
+        maps = {
+            name: one
+            for name, one in package.items()
+            if inspect.isclass(one) and hasattr(one, "attribute") and not name.endswith(NOT_MAPS)
+        }
+        if self.name not in maps:
+            raise unknown("captum:NAME", self.name, sorted(maps), where="")
+        return maps[self.name]
+
+    @cached_property
+    def _of_class(self) -> list[str]:
+        """The parameters of the class, the model first."""
+        return list(inspect.signature(self._member).parameters)
+
+    @cached_property
+    def _of_call(self) -> list[str]:
+        """The parameters of `attribute`, the inputs first."""
+        own = inspect.signature(self._member.attribute).parameters
+        return [name for name in own if name not in ("self", "kwargs")]
+
+    def _layer(self, model: Model) -> tuple[str, nn.Module]:
+        """By its name in the network; the last convolution where it has none."""
+        layers = {} if model.network is None else {name: one for name, one in model.network.named_modules() if name}
+        wanted = self.arguments.get(LAYER)
+        if wanted is not None:
+            if str(wanted) not in layers:
+                raise unknown("--attribution-arg layer", str(wanted), layers, where="it is a module's name")
+            return str(wanted), layers[str(wanted)]
+        convolutions = [name for name, one in layers.items() if isinstance(one, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
+        if not convolutions:
+            raise AttributionError(
+                f"captum:{self.name} needs a layer, and the network has no convolution",
+                hint=f"--attribution-arg layer=NAME, one of {', '.join(layers)}",
+            )
+        return convolutions[-1], layers[convolutions[-1]]
