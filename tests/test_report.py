@@ -92,6 +92,16 @@ def test_angle_curves_are_medians_over_samples_of_the_strongest_attack(natural, 
         assert list(curves[label].get_ydata()) == pytest.approx(expected)
 
 
+def test_no_legend_lies_over_what_is_drawn(natural):
+    for plot in natural.values():
+        figure = drawn(plot)
+        figure.draw_without_rendering()
+        legends = [axes.get_legend() for axes in figure.axes]
+        assert all(legends)
+        for axes, legend in zip(figure.axes, legends, strict=True):
+            assert legend.get_window_extent().y1 < axes.get_window_extent().y0
+
+
 def test_bars_count_rows_by_tightness_and_by_status(natural, report_runs):
     rows = rows_of(report_runs / "natural.csv")
     heights = sum(bar.get_height() for bar in drawn(natural["tightness"]).axes[0].patches)

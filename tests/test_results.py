@@ -76,3 +76,10 @@ def test_a_report_is_written_and_replaces_only_reports(file, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="is not a report"):
         attrcert.report(file, tmp_path / "notes.txt")
+
+
+def test_a_report_shows_what_was_typed_and_what_was_found(rows, file):
+    page = attrcert.report(file, format="markdown")
+    assert "command: attrcert bound --limit 2 --out" in page
+    assert rows.summary().splitlines()[-1] in page
+    assert "fashion-natural, saliency, l2" in page

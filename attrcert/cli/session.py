@@ -114,7 +114,9 @@ class _Books:
         return [note for book in (self.file, self.kept) if book for note in book.notes]
 
     def begin(self, facts: dict[str, Any]) -> None:
-        self.facts |= {**facts, "started": self.file.earlier.get("started", now()) if self.file else now()}
+        earlier = self.file.earlier if self.file else {}
+        typed = shell(["attrcert", *sys.argv[1:]])
+        self.facts |= {**facts, "typed": earlier.get("typed", typed), "started": earlier.get("started", now())}
         self.write(RUNNING)
         self.begun = True
 

@@ -17,6 +17,7 @@ from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians, pi
 from attrcert.reporting.pages.plots import Plot
 from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
+from attrcert.reporting.summaries.sentences import sentences
 from attrcert.reporting.summaries.statistics import grouped
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
@@ -46,12 +47,14 @@ class Part:
     """One run: what was computed on what, what its figures promise, and its tables."""
 
     name: str
+    about: str  # the model and what was asked for
     path: str
     facts: tuple[tuple[str, str], ...]
     promises: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...]
     settings: tuple[tuple[str, str], ...]
     tables: tuple[TextTable, ...]
+    sentences: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def _part(run: _Run) -> Part:
     identity, versions = run.table.identity, run.told("versions")
     facts = {"model": identity.get("checkpoint"), "data": identity.get("dataset"), **run.told("facts")}
     more = {
-        "command": f"attrcert {identity.get('task') or run.command}",
+        "command": run.manifest.get("typed") or f"attrcert {identity.get('task') or run.command}",
         "computed": run.manifest.get("ended"),
         "with": ", ".join(f"{name} {version}" for name, version in versions.items()) or None,
         "checkpoint sha256": identity.get("checkpoint_sha256"),
@@ -135,12 +138,14 @@ def _part(run: _Run) -> Part:
     }
     return Part(
         name=run.name,
+        about=", ".join(str(identity[name]) for name in ("checkpoint", "attribution", "norm") if identity.get(name)),
         path=str(run.path),
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
         warnings=tuple(_warnings(run)),
         settings=tuple((name, str(value)) for name, value in identity.items() if value is not None),
         tables=overview_of_file(run.command, run.rows, run.path),
+        sentences=tuple(sentences(run.rows, run.command, identity)),
     )
 
 

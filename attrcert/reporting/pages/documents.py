@@ -47,8 +47,9 @@ def text(page: Page) -> str:
 def _paragraphs(page: Page) -> Iterable[str]:
     yield f"{MARKS[1]}\n# {_plain(page.title)}\n"
     for part in page.parts:
-        yield f"## {_plain(part.name)}\n"
+        yield f"## {_plain(part.name)}{_plain(f': {part.about}') if part.about else ''}\n"
         yield from (f"> {_plain(warning)}\n" for warning in part.warnings)
+        yield from (f"{_plain(sentence)}\n" for sentence in part.sentences)
         yield "\n".join(f"- **{guarantee}**: {words}" for guarantee, words in part.promises) + "\n"
         yield "\n".join(f"- {_plain(name)}: {_plain(value)}" for name, value in part.facts) + "\n"
         yield from (markdown(table) for table in part.tables)

@@ -11,13 +11,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
-from attrcert.reporting.pages.plots import Plot
+from attrcert.reporting.pages.plots import LINE, Plot, legend_below
 from attrcert.reporting.pages.worst import RunRows
 from attrcert.reporting.summaries.statistics import grouped
 from attrcert.vocabulary import Guarantee, Status
 
 # on white and on black
-COLOURS = ("#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0")
+COLOURS = (
+    "#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0", "#9a7453", "#52a7cf", "#94a03a",
+    "#d67fb0",
+)  # fmt: skip
 STATUS_COLOURS = {
     Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",
@@ -93,10 +96,12 @@ def _against(runs: Sequence[RunRows], column: Column, name: str) -> Plot | None:
             axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.set_major_formatter("{x:g}")
             axis.set_minor_formatter(NullFormatter())
-        axes.legend(loc="upper left")
+        legend_below(axes)
 
     title = f"What attacks reach, against the {column.guarantee} bound"
-    return Plot(name, title, f"A point per sample, eps and attack. {above.format(bound)}", draw, (6.2, 5.2))
+    return Plot(
+        name, title, f"A point per sample, eps and attack. {above.format(bound)}", draw, (6.2, 5.2 + LINE * len(series))
+    )
 
 
 def _distributions(runs: Sequence[RunRows]) -> Plot | None:
@@ -125,13 +130,14 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
                     [values[0], *values], heights, where="post", label=label, color=_colour(place), linestyle=style
                 )
             axes.set(xlabel=column.axis, ylabel="share of samples", ylim=(0, 1.02))
-            axes.legend(fontsize=8)
+            legend_below(axes)
 
     caption = (
         "The share of samples whose figure is at most x. A curve that ends below 1 has samples without it: vacuous, infeasible, or with "
         "an eps that nothing limits."
     )
-    return Plot("ecdf", "Distribution of the bounds", caption, draw, (7.2, 3.6 * -(-len(panels) // 2)))
+    names = max(map(len, panels.values()))
+    return Plot("ecdf", "Distribution of the bounds", caption, draw, (7.2, (3.6 + LINE * names) * -(-len(panels) // 2)))
 
 
 def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, list[float], int]]:
@@ -185,13 +191,13 @@ def _angles(runs: Sequence[RunRows]) -> Plot | None:
             axes.plot(eps, middle, style, color=_colour(place), label=label, marker="o", markersize=3.5)
             axes.fill_between(eps, low, high, color=_colour(place), alpha=0.12, linewidth=0)
         axes.set(xlabel="eps", ylabel="angle, degrees", ylim=(0, None))
-        axes.legend()
+        legend_below(axes)
 
     caption = (
         "Medians over samples, and the middle half. A sample without a bound counts as 180 degrees; of several attacks the "
         "strongest on each sample counts."
     )
-    return Plot("angles", "Angle against eps", caption, draw)
+    return Plot("angles", "Angle against eps", caption, draw, (7.2, 3.9 + LINE * len(curves)))
 
 
 def _curve(rows: Sequence[Row], column: Column) -> list[tuple[float, float, float, float]]:
@@ -224,10 +230,10 @@ def _tightness(runs: Sequence[RunRows]) -> Plot | None:
         )
         axes.axvline(1, color=mpl.rcParams["text.color"], linewidth=1)
         axes.set(xlabel="T_hat_e / T_e", ylabel="rows")
-        axes.legend()
+        legend_below(axes)
 
     caption = "How much of the first-order bound the attack reached; right of 1 it exceeded it."
-    return Plot("tightness", "Tightness", caption, draw)
+    return Plot("tightness", "Tightness", caption, draw, (7.2, 3.9 + LINE * len(series)))
 
 
 def _statuses(runs: Sequence[RunRows]) -> Plot | None:
@@ -250,9 +256,9 @@ def _statuses(runs: Sequence[RunRows]) -> Plot | None:
         axes.set(xlabel="rows")
         axes.invert_yaxis()
         axes.grid(visible=False, axis="y")
-        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.28 - 0.1 / len(counts)), ncols=3)
+        legend_below(axes)
 
-    return Plot("status", "How the rows ended", "Rows by status.", draw, (7.2, 1.5 + 0.45 * len(counts)))
+    return Plot("status", "How the rows ended", "Rows by status.", draw, (7.2, 2.0 + 0.4 * len(counts)))
 
 
 def _points(runs: Sequence[RunRows], *names: str) -> dict[str, np.ndarray]:

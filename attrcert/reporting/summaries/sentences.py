@@ -108,7 +108,7 @@ def _inverted(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     for (kind, threshold), of_case in grouped(rows, lambda row: (row["threshold_kind"], row["threshold"])).items():
         found = figures(of_case, "eps_max")
         eps = LowStatistic.of(found, above=len(of_case) - len(found)).median
-        within = "of any size" if eps is None else f"within {of_case[0]['norm']} {round_down(eps, 3)}"
+        within = "of any size" if eps is None else f"within {_norm(of_case)} {round_down(eps, 3)}"
         kept = _kept(str(kind), number(threshold)).format(f"the {_map(of_case)} of {_half(of_case)}")
         worth = WORTH[Guarantee(str(of_case[0].get("guarantee") or Guarantee.FIRST_ORDER.value))]
         worth = WORTH[Guarantee.CORRECTED] if identity.get("corrected") else worth
@@ -145,7 +145,7 @@ def _cosine(part: CaseSummary, rows: Sequence[Row]) -> str:
 
 
 def _largest(part: CaseSummary, rows: Sequence[Row]) -> str:
-    within = f"within {rows[0]['norm']} {round_down(part.statistic.median or 0.0, 3)}"
+    within = f"within {_norm(rows)} {round_down(part.statistic.median or 0.0, 3)}"
     return f"{_who(part, rows)} keeps {_threshold(part)} {within}"
 
 
@@ -173,7 +173,7 @@ def _threshold(part: CaseSummary) -> str:
 
 
 def _within(part: CaseSummary, rows: Sequence[Row]) -> str:
-    return f"within {rows[0]['norm']} {number(part.case['eps']):.4g}" if "eps" in part.case else ""
+    return f"within {_norm(rows)} {number(part.case['eps']):.4g}" if "eps" in part.case else ""
 
 
 def _noise(part: CaseSummary, rows: Sequence[Row]) -> str:
@@ -189,7 +189,7 @@ def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     radius = min(figures(rows, "pixel_radius"), default=0.0)
     yield (
         f"On {_half(rows)} at least {round_down(100 * share, 3)} % of the largest pixels of the smoothed {_map(rows)} stay among them "
-        f"for most of the noise, whatever the perturbation within {rows[0]['norm']} "
+        f"for most of the noise, whatever the perturbation within {_norm(rows)} "
         f"{round_down(radius, 3)} ({_confidence(rows, identity)})."
     )
 
@@ -204,8 +204,13 @@ def _by_eps(rows: Sequence[Row]) -> Iterable[Sequence[Row]]:
     return grouped(rows, lambda row: row.get("eps")).values()
 
 
+def _norm(rows: Sequence[Row]) -> str:
+    """Of the perturbations; rows that people wrote may lack it."""
+    return str(rows[0].get("norm") or "a distance of")
+
+
 def _ball(rows: Sequence[Row]) -> str:
-    return f"{rows[0]['norm']} {number(rows[0]['eps']):.4g}"
+    return f"{_norm(rows)} {number(rows[0]['eps']):.4g}"
 
 
 def _map(rows: Sequence[Row]) -> str:
