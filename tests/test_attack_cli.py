@@ -31,6 +31,7 @@ from attrcert.loading.architectures import build
 from attrcert.metrics import METRICS
 from attrcert.running.evaluating.attacking import Attacks
 from attrcert.settings.attacking import WORST
+from attrcert.settings.certifying import CertifiedAttackConfig
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import AttackConfig, settings_of
 from attrcert.vocabulary import round_down, round_up
@@ -631,13 +632,6 @@ def flat() -> tuple[nn.Module, tuple[Tensor, Tensor]]:
     return net, (torch.rand(3, 3, 4), torch.arange(3))
 
 
-def test_flat_data_are_refused_with_the_shapes_that_are_not(attacked, tmp_path):
-    np.savez(tmp_path / "flat.npz", images=np.random.default_rng(0).random((4, 64)))
-    done = attacked(data=tmp_path / "flat.npz")
-    assert done.code == 3
-    assert "(N, H, W), got (4, 64)" in done.said
-
-
 def test_pictures_too_small_for_ssim_have_no_ssim_and_every_other_metric(flat):
     net, data = flat
     (row, *_) = attack(net, data, steps=1, restarts=0, random_draws=2, attack=("mass-centre", "manipulate"))
@@ -662,7 +656,18 @@ def config_of(monkeypatch) -> Callable[..., AttackConfig]:
     return config
 
 
-@pytest.mark.parametrize("name", PRESETS)
+SMOOTHED = "wang-kong-smooth"  # an attack of its own kind
+PLAIN = [name for name in PRESETS if name != SMOOTHED]
+
+
+def test_the_preset_of_smoothed_maps_sets_its_fields_and_no_other(config_of):
+    settings = PRESETS[SMOOTHED].settings
+    assert config_of("--preset", SMOOTHED) == CertifiedAttackConfig(**settings)
+    said = CertifiedAttackConfig(**{**settings, "steps": 30, "eps": 0.1})
+    assert config_of("--preset", SMOOTHED, "--steps", 30, "--eps", 0.1) == said
+
+
+@pytest.mark.parametrize("name", PLAIN)
 def test_a_preset_sets_its_fields_and_no_other(config_of, name):
     assert config_of("--preset", name) == AttackConfig(**PRESETS[name].settings)
     assert config_of("--preset", name) != config_of()
@@ -676,7 +681,7 @@ def default_words(settings: Mapping[str, Any]) -> dict[str, str]:
     return words | ({"step_size": "auto"} if "step_size" in settings else {})
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", PLAIN)
 def test_what_is_said_beside_a_preset_wins_even_where_it_is_the_default(config_of, name):
     told = default_words(PRESETS[name].settings)
     assert {"attack", "norm", "steps"} <= told.keys()
@@ -691,7 +696,8 @@ def test_without_options_the_configuration_is_the_default_one(config_of):
 
 def test_every_field_of_a_preset_is_an_option_of_the_command():
     known = set(settings_of(AttackConfig))
-    assert all(set(preset.settings) <= known for preset in PRESETS.values())
+    assert all(set(PRESETS[name].settings) <= known for name in PLAIN)
+    assert set(PRESETS[SMOOTHED].settings) <= set(settings_of(CertifiedAttackConfig))
 
 
 def test_a_preset_runs(attacked):
@@ -788,7 +794,7 @@ def test_stdout_has_nothing_but_the_rows_and_stderr_the_progress(words_of):
     words = [word for word in words_of(*CASES, "--limit", 3) if word != "--quiet"]
     done = attrcert(*words)
     assert done.out.count("\n") == 13
-    assert done.out.startswith("index,label,")
+    assert done.out.startswith("index,source,label,")
     assert "attacking" in done.err
     assert re.search(r"[1-9][\d,]* derivatives", done.err)
 

@@ -94,7 +94,7 @@ def folder(tmp_path):
 @pytest.fixture
 def photos(tmp_path) -> Path:
     pixels = np.random.default_rng(0).integers(0, 255, (4, 20, 30, 3), dtype=np.uint8)
-    for place, name in enumerate(("a", "a", "b", "b")):
+    for place, name in enumerate(("cat", "cat", "frog", "frog")):
         (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[place]).save(tmp_path / "photos" / name / f"{place}.png")
     return tmp_path / "photos"
@@ -281,7 +281,7 @@ def first(model: LoadedModel, **data) -> tuple[Tensor, tuple[str, ...], dict]:
 def test_images_that_do_not_fit_are_prepared_as_the_model_says_and_that_is_told(hub, photos):
     image, told, facts = first(loaded(f"timm:{TINY}"), dataset=str(photos))
     steps = timm.data.create_transform(**timm.data.resolve_model_data_config(hub)).transforms[:3]
-    theirs = Image.open(photos / "a" / "0.png")
+    theirs = Image.open(photos / "cat" / "0.png")
     for step in steps:
         theirs = step(theirs)
     assert image.shape == theirs.shape
@@ -311,6 +311,7 @@ def test_a_bound_of_a_folders_model_says_on_stderr_what_it_took_from_it(folder, 
     done = attrcert("bound", f"hf:{folder}", photos, "--format", "csv")
     assert done.code == 0, done.err
     assert [row["status"] for row in done.rows] == ["ok"] * 4
+    assert [(row["label"], row["label_name"]) for row in done.rows] == [("0", "cat")] * 2 + [("2", "frog")] * 2
     assert "model: --mean 0.5,0.5,0.5 --std 0.5,0.5,0.5 are those of preprocessor_config.json" in done.said
     assert "model: images of 20 x 30 are prepared as preprocessor_config.json" in done.said
     assert "squashed to 16 x 16, bilinear" in done.said

@@ -27,15 +27,19 @@ def read_classes(path: Path) -> tuple[str, ...]:
 def numbered(names: Sequence[str], classes: Sequence[str] | None, what: str) -> dict[str, int]:
     """The number of each name: its place among the classes, or by the alphabet where nobody says what the classes are.
 
-    Where the classes have other names, a name that is a number stands for itself.
+    Where the classes have other names throughout, a name that is a number stands for itself, and as many names as there are classes (such
+    as ImageNet's synsets) go by the alphabet.
     """
     if classes is None:
         return {name: number for number, name in enumerate(sorted(names))}
     places: dict[str, list[int]] = {}
     for place, name in enumerate(classes):
         places.setdefault(name, []).append(place)
-    if not places.keys() & set(names) and all(name.isdecimal() and int(name) < len(classes) for name in names):
-        return {name: int(name) for name in names}
+    if not places.keys() & set(names):
+        if all(name.isdecimal() and int(name) < len(classes) for name in names):
+            return {name: int(name) for name in names}
+        if len(names) == len(classes):
+            return numbered(names, None, what)
     for name in names:
         if name not in places:
             hint = did_you_mean(name, places, f"they are {some(places)}; --classes FILE names others")

@@ -47,7 +47,7 @@ class Explanation(Settings):
 
     attribution: str = setting(
         "saliency",
-        "What is explained: a name (sm, ixg, ig, sg and us for short), or your own: path/to/file.py:function, package.module:function or "
+        "What is explained: a name (sm, ixg, ig, sg and us for short), or your own: file.py:function, module:function or "
         "captum:NAME, which run that code.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS), beyond=is_own, basic=True,
     )  # fmt: skip
     attribution_args: Mapping[str, Any] = setting(
