@@ -419,8 +419,9 @@ def test_the_cap_is_a_setting_of_the_library_too(files):
 
 
 def test_a_preset_is_a_setting_of_the_library_too():
-    done = program("attack", "--preset", "wang-kong-l2", "--steps", 1, "--limit", 1, "--format", "csv", "-q")
-    rows = attrcert.attack(preset="wang-kong-l2", steps=1, limit=1)
+    few = {"steps": 1, "limit": 1, "restarts": 0, "random_draws": 0}
+    done = program("attack", "--preset", "wang-kong-l2", *as_words(few), "--format", "csv", "-q")
+    rows = attrcert.attack(preset="wang-kong-l2", **few)
     assert [row["eps"] for row in rows] == [float(row["eps"]) for row in done.rows] == [0.1, 0.2, 0.3, 0.4, 0.5]
 
 
