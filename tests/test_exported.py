@@ -1,6 +1,7 @@
 """Programs of torch.export run as networks, where the user says so."""
 
 import warnings
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -22,28 +23,47 @@ def network() -> nn.Sequential:
     ).eval()
 
 
-def export(path: Path, *, batch: bool = True) -> Path:
+def export(path: Path, *, batch: bool = True, older: bool = False) -> Path:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         shapes = ({0: torch.export.Dim("batch")},) if batch else None
         program = torch.export.export(network(), (torch.rand(2, 1, 28, 28),), dynamic_shapes=shapes)
-        torch.export.save(program, path.with_suffix(".pt2"))
+        if older:
+            as_torch_2_6_does(program, path.with_suffix(".pt2"))
+        else:
+            torch.export.save(program, path.with_suffix(".pt2"))
     return path.with_suffix(".pt2").rename(path)
+
+
+def as_torch_2_6_does(program: torch.export.ExportedProgram, path: Path) -> None:
+    """Files without a folder, and the version of the schema."""
+    from torch._export.serde import schema
+    from torch._export.serde.serialize import serialize
+
+    parts = serialize(program)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("serialized_exported_program.json", parts.exported_program)
+        archive.writestr("serialized_state_dict.pt", parts.state_dict)
+        archive.writestr("serialized_constants.pt", parts.constants)
+        archive.writestr("serialized_example_inputs.pt", parts.example_inputs)
+        archive.writestr("version", ".".join(map(str, schema.SCHEMA_VERSION)))
 
 
 def loaded(path: Path, **spec) -> Classifier:
     return load_model(ModelSpec(str(path), **spec), device=torch.device("cpu"), dtype=torch.float64).classifier
 
 
-def test_a_program_is_not_loaded_unless_the_user_says_so(tmp_path):
+@pytest.mark.parametrize("older", [False, True])
+def test_a_program_is_not_loaded_unless_the_user_says_so(tmp_path, older):
     with pytest.raises(CheckpointError, match="exported program") as caught:
-        loaded(export(tmp_path / "n.pt2"))
+        loaded(export(tmp_path / "n.pt2", older=older))
     assert caught.value.hint == "if you trust it, give --arch export"
 
 
-@pytest.mark.parametrize("beta", [None, 5.0])
-def test_a_program_computes_what_its_network_does_with_the_same_twins(tmp_path, beta):
-    program = loaded(export(tmp_path / "n.anything"), arch="export", softplus_beta=beta)
+@pytest.mark.parametrize(("beta", "older"), [(None, False), (5.0, False), (5.0, True)])
+def test_a_program_computes_what_its_network_does_with_the_same_twins(tmp_path, capfd, beta, older):
+    program = loaded(export(tmp_path / "n.anything", older=older), arch="export", softplus_beta=beta)
+    assert capfd.readouterr().err == ""
     own, x = Classifier(network().double(), beta=beta), torch.rand(3, 1, 28, 28, dtype=torch.float64)
     with program.prepared(), own.prepared():
         torch.testing.assert_close(program(x), own(x), rtol=1e-12, atol=1e-12)

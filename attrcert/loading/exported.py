@@ -4,8 +4,11 @@ torch's loader of these files may unpickle, and evaluates texts of the file: a p
 `--arch export`.
 """
 
+import logging
 import warnings
 import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,8 @@ from attrcert.errors import CheckpointError, ModelError
 from attrcert.loading.files import decoding, regular
 
 EXPORT = "export"
-MODEL = "models/model.json"  # which every such archive has
+MODEL = "models/model.json"  # which every such archive has, in a folder
+OLD_MODEL = "serialized_exported_program.json"  # before torch 2.7 at its root
 HOW = "torch.export.export(model.eval(), (images,), dynamic_shapes=({0: torch.export.Dim('batch')},))"
 
 
@@ -40,8 +44,7 @@ def exported(path: Path) -> nn.Module:
     regular(path, "checkpoint file", CheckpointError)
     with decoding(f"{path.name} is not a program that this torch can load", CheckpointError):
         _check_archive(path)
-        with warnings.catch_warnings(), path.open("rb") as stream:
-            warnings.simplefilter("ignore")  # torch warns of itself
+        with _torch_is_quiet(), path.open("rb") as stream:
             program = torch.export.load(stream)
         taken = [node for node in program.graph.nodes if node.name in program.graph_signature.user_inputs]
     if len(taken) != 1:
@@ -53,13 +56,31 @@ def exported(path: Path) -> nn.Module:
         raise ModelError(
             f"{path.name} takes batches of {batch[0] if batch else 'no'} images only", hint=f"export it with {HOW}"
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _torch_is_quiet():
         return Exported(program.module())
+
+
+def holds_program(names: Iterable[str]) -> bool:
+    """Whether an archive of these files is a saved program."""
+    return any(name == OLD_MODEL or name.endswith(f"/{MODEL}") for name in names)
 
 
 def _check_archive(path: Path) -> None:
     """Where it is something else, torch logs pages."""
     with zipfile.ZipFile(path) as archive:
-        if not any(name.endswith(f"/{MODEL}") for name in archive.namelist()):
-            raise ValueError(f"it holds no {MODEL}")
+        if not holds_program(archive.namelist()):
+            raise ValueError("it holds no program")
+
+
+@contextmanager
+def _torch_is_quiet() -> Iterator[None]:
+    """It warns of itself, and logs a page about every file of an older torch."""
+    log = logging.getLogger("torch.export")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from attrcert.errors import CheckpointError
 from attrcert.foreign import shell
-from attrcert.loading.exported import EXPORT, MODEL
+from attrcert.loading.exported import EXPORT, holds_program
 from attrcert.loading.files import capped, decoding, regular
 from attrcert.loading.unread import StandIn, foreign_names, state_of, unpickled
 from attrcert.saved.files import readable
@@ -106,7 +106,7 @@ def _check_archive(path: Path, size: int, max_input: str) -> None:
         members = archive.infolist()
     capped(sum(member.file_size for member in members), max_input, path.name, CheckpointError, on_disk=size)
     names = [member.filename for member in members]
-    if any(name.endswith(f"/{MODEL}") for name in names):
+    if holds_program(names):
         raise CheckpointError(
             f"{path.name} is an exported program, whose loader in torch may run code from the file",
             hint=f"if you trust it, give --arch {EXPORT}",
