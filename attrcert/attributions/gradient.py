@@ -164,4 +164,4 @@ def _product(leaf: Tensor, gradient: Tensor, v: Flat) -> Flat:
     (product,) = torch.autograd.grad(
         gradient, leaf, v.reshape(gradient.shape), retain_graph=True, materialize_grads=True
     )
-    return product.flatten(1)
+    return product.detach().flatten(1)
