@@ -1,9 +1,8 @@
 """Shapes and types of what handles arrays are checked while the tests run; torch keeps to one thread per worker."""
 
-import jaxtyping
-from reference.typechecking import with_arrays
+from reference.typechecking import forget_calls, install
 
-jaxtyping.install_import_hook(with_arrays("attrcert"), "reference.typechecking.checked")
+install("attrcert")
 
 from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
@@ -26,6 +25,11 @@ def _initialised(network: nn.Sequential, seed: int, gain: float) -> nn.Sequentia
         scale = gain / fan**0.5 if parameter.ndim > 1 else 0.1
         parameter.data = scale * torch.randn(parameter.shape, generator=rng, dtype=torch.float64)
     return network.double().eval().requires_grad_(False)
+
+
+@pytest.fixture(autouse=True)
+def _checks_begin_anew() -> None:
+    forget_calls()
 
 
 @pytest.fixture(scope="session")
