@@ -204,12 +204,12 @@ def test_a_changed_file_refuses_to_be_resumed(tmp_path):
 def test_a_search_by_values_alone_goes_on_where_sampling_ends(norm):
     words = ("--attribution", f"{FILE}:occlusion", "--norm", norm, "--eps", 0.05, "--random-draws", 10, "--restarts", 0)
     run = partial(attrcert, "attack", *FEW, *words, "--attack", "search,random", "--dtype", "float64")
-    short, long = (run("--steps", steps).rows for steps in (3, 40))
+    short, long = (run("--steps", steps).rows for steps in (3, 25))
     for searched, further, sampled in zip(short[::2], long[::2], long[1::2], strict=True):
         assert float(further["T_hat_e"]) > float(searched["T_hat_e"]) >= float(sampled["T_hat_e"]) > 0
         assert float(further["delta_norm"]) <= 0.05
         assert (further["T_e"], further["tightness"], further["guarantee"]) == ("", "", "empirical")
-    again = run("--steps", 40, "--batch-size", 1).rows
+    again = run("--steps", 25, "--batch-size", 1).rows
     reached, alone = ([float(row["T_hat_e"]) for row in rows] for rows in (long, again))
     assert alone == pytest.approx(reached, rel=1e-6)
 
