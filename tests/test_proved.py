@@ -316,7 +316,8 @@ def test_a_larger_ball_has_a_larger_bound(images) -> None:
     x = images(1, 1, 3, 3)
     for kind in KINDS:
         f = classifier(kind, "softplus", seed=1)
-        bounds = [float(bound(f, x, 0.01 * 2.3**k, L2).upper) for k in range(7)]
+        sizes = torch.tensor([0.01 * 1.5**k for k in range(14)], dtype=x.dtype)
+        bounds = bound(f, x.expand(14, -1, -1, -1), sizes, L2).upper.tolist()
         assert bounds == sorted(bounds)
 
 
@@ -360,9 +361,10 @@ def test_weights_that_cancel_leave_no_bound_too_small(scale: float, name: str, n
         f, x = cancelling(activation, scale, seed)
         w, bias = f.network[1].weight[0], f.network[1].bias[0]
         dual = w.norm() if norm is L2 else w.abs().sum()
-        for move in (1e-6, 1e-2, 0.3):  # of z
-            eps = float(move / dual)
-            upper = float(bound(f, x, eps, norm).upper[0])
+        moves = (1e-6, 1e-2, 0.3)  # of z
+        sizes = [float(move / dual) for move in moves]
+        uppers = bound(f, x.expand(3, -1, -1, -1), torch.tensor(sizes, dtype=x.dtype), norm).upper.tolist()
+        for move, eps, upper in zip(moves, sizes, uppers, strict=True):
             with mp.workdps(40):
                 z = mp.fdot(w.tolist(), x.flatten().tolist()) + mp.mpf(float(bias))
                 row = mp.sqrt(mp.fsum(mp.mpf(part) ** 2 for part in w.tolist()))
