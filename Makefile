@@ -21,6 +21,7 @@ demo: setup ## bound and attack the bundled sample with both bundled models
 	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
 	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup lint type browser ## lint, types and all tests
 	$(BIN)/pytest -n 2 --dist worksteal
 
