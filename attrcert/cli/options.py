@@ -159,7 +159,7 @@ def _show_all(context: Any, wanted: bool) -> None:
 
 def _once(offer: "Offer", value: Any) -> Any:
     """One value, of an option that takes one: none of several is forgotten."""
-    if not isinstance(value, list) or offer.how.many:
+    if not isinstance(value, list) or offer.how.many or offer.how.apart:
         return value
     if len(value) > 1:
         times = "twice" if len(value) == 2 else f"{len(value)} times"

@@ -25,6 +25,12 @@ def map_key(index: object) -> str:
     return f"index={index}/map"
 
 
+def of_part(key: str, attribution: object, norm: object) -> str:
+    """The same in a run with several attributions or norms; the input is one for all."""
+    sample, _, rest = key.partition("/")
+    return key if rest == "input" else f"{sample}/attribution={attribution}/norm={norm}/{rest}"
+
+
 def jacobian_key(index: object) -> str:
     return f"index={index}/jacobian"
 

@@ -43,9 +43,10 @@ class Certifying(Task, ABC):
     def label(self) -> str:
         return f"{self.explanation.label}, {self.smoothing.bounded}"
 
-    def about(self, classes: str) -> str:
+    def about(self, classes: str, *others: Task) -> str:
         noise = f"{self.smoothing.smooth} noise ({self.spread_name} below)"
-        return f"{self.explanation.label} of {classes}, made {self.smoothing.bounded} and averaged over {noise}"
+        maps = ", ".join(one.explanation.label for one in (self, *others))
+        return f"{maps} of {classes}, made {self.smoothing.bounded} and averaged over {noise}"
 
     @property
     @abstractmethod
@@ -142,6 +143,7 @@ class SmoothConfig(CertifyConfig):
 
     asked: ClassVar[str] = "smooth"
     command: ClassVar[str] = "pixels"
+    alone: ClassVar[str] = "it writes one file of maps"
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("eps", "min_cosine"), "a map is the same for every one; `attrcert bound --smooth` certifies the maps"
     )

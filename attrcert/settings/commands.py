@@ -19,6 +19,7 @@ from attrcert.settings.declared import Setting, Settings, declared, default_of, 
 from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Precision
 from attrcert.settings.output import Campaigning, ClosedForm, Complete, Files, Findings, Global, Keeping, Output, Quiet
 from attrcert.settings.reading import Joining, Judged, Judging, Listing, Paging
+from attrcert.settings.several import made_of
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, homes, parts_of, settings_of
 from attrcert.vocabulary import NOISES
@@ -152,14 +153,14 @@ def task_of(
                 f"{option(name)} means nothing with --smooth", hint=f"`attrcert {command}` without --smooth takes it"
             )
         raise UsageError(f"{option(name)} is for smoothed attributions", hint="add --smooth uniform --radius R")
-    made = task(**{**(preset or {}), **wanted})
+    made = made_of(task, {**(preset or {}), **wanted})
     _refuse_idle(command, made, {**(beside or {}), **wanted})
     return made
 
 
 def _refuse_idle(command: str, task: Task, said: Mapping[str, Any]) -> None:
     """What was said and has no effect, unless it is the default; where there is no noise, no spread of it holds."""
-    parts = {one.name: one.part for one in COMMANDS[command].offers} | homes(type(task))
+    parts = {one.name: one.part for one in COMMANDS[command].offers} | homes(type(task.singles[0]))
     for name, use in task.idle.items():
         part = parts.get(name)
         if part is None or said.get(name) is None:

@@ -29,6 +29,7 @@ class Setting:
     read: Callable[[str, str], Any] | None = None  # from a text and the option's name to a value
     many: bool = False  # may be given several times, or with commas
     whole: bool = False  # commas belong to the text
+    apart: bool = False  # several make a run of several tasks, with one value each
     collect: Callable[[Iterable[Any]], Any] = tuple  # makes one value of many
     choices: Collection[str] | Callable[[], Collection[str]] = ()
     beyond: Callable[[str], bool] | None = None  # what may be given beside the choices
@@ -51,9 +52,9 @@ class Setting:
         if (value is None and "None" in hint) or isinstance(value, Mapping) or (ANY in hint and not self.many):
             return value
         if self.many:
-            return self.collect(self._one(part, hint, name) for part in _words(value, split=not self.whole))
+            return self.collect(self._one(part, hint, name) for part in listed(value, split=not self.whole))
         if "tuple" in hint:
-            parts = list(_words(value, split=False))
+            parts = list(listed(value, split=False))
             if self.read and parts and all(isinstance(part, str) for part in parts):
                 return self.read(",".join(parts), name)
             return tuple(self._one(part, hint, name) for part in parts)
@@ -115,7 +116,7 @@ def _typed(value: Any, hint: str, name: str) -> Any:
     return f"{value:g}" if kind == "str" and not isinstance(value, str) else value
 
 
-def _words(value: Any, *, split: bool) -> Iterable[Any]:
+def listed(value: Any, *, split: bool = True) -> Iterable[Any]:
     """Repeated, separated by commas, or one."""
     value = value.tolist() if getattr(value, "ndim", 0) == 1 else value
     for part in value if isinstance(value, list | tuple | range) else (value,):

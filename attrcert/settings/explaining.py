@@ -48,7 +48,8 @@ class Explanation(Settings):
     attribution: str = setting(
         "saliency",
         "What is explained: a name (sm, ixg, ig, sg and us for short), or your own: file.py:function, module:function or "
-        "captum:NAME, which run that code.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS), beyond=is_own, basic=True,
+        "captum:NAME, which run that code. Repeatable: rows for each.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS),
+        beyond=is_own, apart=True, basic=True,
     )  # fmt: skip
     attribution_args: Mapping[str, Any] = setting(
         dict, "Argument of your own attribution, or of Captum's; repeatable.",
@@ -123,10 +124,18 @@ class Averaging(Settings):
 class Perturbation(Settings):
     """The ball: its norm and sizes."""
 
-    norm: str = setting("l2", "Norm of the perturbation; lp with --p.", METHOD, choices=tuple(NormKind), basic=True)
+    norm: str = setting(
+        "l2",
+        "Norm of the perturbation; lp with --p. Repeatable: rows for each.",
+        METHOD,
+        choices=tuple(NormKind),
+        apart=True,
+        basic=True,
+    )
     p: float | None = setting(None, "Exponent for --norm lp.", METHOD)
     eps: tuple[float, ...] = setting(
-        (0.1,), "Size of the perturbation, e.g. 0.1 or 8/255, in pixel units [0,1], of other data in units of the inputs; repeatable.",
+        (0.1,), "Size of the perturbation, e.g. 0.1 or 8/255, in pixel units [0,1], of other data in units of the inputs; repeatable. "
+        "It is for every norm; linf:8/255 is for that one.",
         METHOD, read=parse_number, many=True, basic=True,
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """What a run computes: a task has the settings that it needs, in parts, and says its columns, its cases and who computes its rows."""
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, TypeVar
@@ -25,9 +26,8 @@ class Task:
     perturbation: Perturbation
     arithmetic: Arithmetic
 
-    command: ClassVar[str]  # under which its rows are saved
-    work: ClassVar[str]  # package.module:Class that computes them
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
+    alone: ClassVar[str] = ""  # why there cannot be several attributions, where there cannot
 
     def __init__(self, **given: Any) -> None:
         known, parts = settings_of(type(self)), parts_of(type(self))
@@ -40,8 +40,23 @@ class Task:
             object.__setattr__(self, name, replace(given.get(name) or kind(), **taken(kind, given)))
         self.check()
 
+    @property
+    @abstractmethod
+    def command(self) -> str:
+        """Under which its rows are saved."""
+
+    @property
+    @abstractmethod
+    def work(self) -> str:
+        """package.module:Class that computes them."""
+
     def check(self) -> None:
         """What must hold of several parts together."""
+
+    @property
+    def singles(self) -> tuple["Task", ...]:
+        """The tasks of one attribution and one norm each that it is made of."""
+        return (self,)
 
     def replacing(self: T, **given: Any) -> T:
         """The same with other settings."""
@@ -90,9 +105,9 @@ class Task:
         """Whether d x d matrices are formed, which can take long."""
         return False
 
-    def about(self, classes: str) -> str:
-        """What is explained, of the class that these words name."""
-        return f"{self.label} of {classes}"
+    def about(self, classes: str, *others: "Task") -> str:
+        """What is explained, here and by others, of the class that these words name."""
+        return f"{', '.join(one.label for one in (self, *others))} of {classes}"
 
     @property
     def explained(self) -> set[str]:

@@ -31,30 +31,29 @@ def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
 
 
 def before_run(
-    f: Classifier,
-    x: Float[Tensor, "b *shape"],
-    labels: list[int | None],
-    *,
-    needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
-    own: Own | None = None,
-) -> tuple[Fidelity | None, list[Finding]]:
-    """The light version: what would make every figure wrong stops the run. `needs` is the run's own check, if it has one, and `own` the
-    user's own attribution."""
+    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
+) -> tuple[Fidelity | None, list[Finding], Float[Tensor, "few *shape"]]:
+    """The light version: what would make every figure wrong stops the run; and a few samples for what a task needs beside it."""
     seen = _passed(outputs(f, x))
     x, labels = _finite(f, x, labels)
     few = x[:4]
     measured, twin = fidelity(f, x)
-    findings = [
-        seen,
-        _passed(determinism(f, few)),
-        _passed(batch_coupling(f, few)),
-        _passed(accuracy(f, x, labels)),
-        twin,
-        *([_passed(own_maps(own, f, few))] if own else []),
-    ]
+    checked = _passed(determinism(f, few)), _passed(batch_coupling(f, few)), _passed(accuracy(f, x, labels))
+    return measured, [seen, *checked, twin], few
+
+
+def before_task(
+    f: Classifier,
+    few: Float[Tensor, "b *shape"],
+    *,
+    needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
+    own: Own | None = None,
+) -> list[Finding]:
+    """The same of what one task explains. `needs` is its own check, if it has one, and `own` the user's own attribution."""
+    findings = [_passed(own_maps(own, f, few))] if own else []
     if needs is not None:  # what is averaged over noise may have kinks
         findings += [*kinks(f, few), _passed(needs(f, few))]
-    return measured, findings
+    return findings
 
 
 def _finite(

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
 from attrcert.running.evaluating.methods import torch_dtype
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked, read, unusable
-from attrcert.running.evaluating.work import AnyWork, Deltas, Rows
+from attrcert.running.evaluating.work import Deltas, Rowing, Rows
 from attrcert.settings.tasks import Task
 from attrcert.types import Batch
 
@@ -33,7 +34,7 @@ class Evaluation:
 
     classifier: Classifier
     data: LoadedData
-    work: AnyWork
+    work: Rowing[Any]
     device: torch.device
     shape: tuple[int, ...]
     limit: Limit = field(default_factory=Limit, kw_only=True)

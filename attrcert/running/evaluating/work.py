@@ -1,10 +1,11 @@
-"""What a run does for its task: made ready once, then asked for the rows of batch after batch."""
+"""What a run does for its task: made ready once, then asked for the rows of batch after batch; several tasks share the batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from attrcert.loading.pixels import Images
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout
+from attrcert.saved.arrays import of_part
 from attrcert.settings.tasks import Task
 from attrcert.types import Attribution, Batch
 
@@ -48,12 +50,25 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Work(ABC, Generic[C]):
-    """Of one task; `findings` are what was found wrong when it was made ready."""
+class Rowing(ABC, Generic[C]):
+    """Gives the rows of a task; `findings` are what was found wrong when it was made ready."""
 
     config: C
     layout: Layout
     findings: tuple[Finding, ...] = field(default=(), kw_only=True)
+
+    def with_chunk(self, chunk: int | None) -> Self:
+        """The same with another number of points differentiated together."""
+        return replace(self, layout=replace(self.layout, chunk=chunk))
+
+    @abstractmethod
+    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
+        """From the images and their logits; perturbations are given to `save` before the rows."""
+
+
+@dataclass(frozen=True)
+class Work(Rowing[C]):
+    """Of a task with one attribution and one norm."""
 
     @classmethod
     def need(cls, config: C) -> Callable[[Classifier, Tensor], Finding] | None:
@@ -74,9 +89,27 @@ class Work(ABC, Generic[C]):
         """Samples that fit at once."""
         return scene.points
 
-    @abstractmethod
-    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
-        """From the images and their logits; perturbations are given to `save` before the rows."""
-
 
 AnyWork = Work[Any]  # of whatever task
+
+
+@dataclass(frozen=True)
+class Together(Rowing[Task]):
+    """Of several tasks: what each gives, one after the other, so that no more than one of them is in memory."""
+
+    works: tuple[Rowing[Any], ...]
+
+    def with_chunk(self, chunk: int | None) -> Self:
+        return replace(super().with_chunk(chunk), works=tuple(work.with_chunk(chunk) for work in self.works))
+
+    def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
+        found: Rows = {index: [] for index in batch.indices}
+        for work in self.works:
+            keep = save and partial(_kept, save, work.config.label, str(work.config.perturbation.delta_norm))
+            for index, rows in work.rows(f, batch, logits, keep).items():
+                found[index] += rows
+        return found
+
+
+def _kept(save: Deltas, attribution: str, norm: str, found: dict[str, Tensor]) -> None:
+    save({of_part(name, attribution, norm): tensor for name, tensor in found.items()})

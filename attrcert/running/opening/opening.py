@@ -14,23 +14,19 @@ from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
 from attrcert.loading.preparing import prepared
 from attrcert.networks.classifier import Classifier
-from attrcert.registry import imported
 from attrcert.running.checks import doctor as checks
-from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.findings import Finding, Level
-from attrcert.running.evaluating.methods import Layout, explainer, own_part, torch_dtype
+from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.own_maps import forget
 from attrcert.running.evaluating.samples import read
-from attrcert.running.evaluating.work import AnyWork, Scene
-from attrcert.running.opening.layouts import layout, memory_findings
-from attrcert.running.opening.memory import plan
+from attrcert.running.opening.readying import Loaded, ready
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import Kind, parse_bytes
+from attrcert.vocabulary import Kind
 
 PROBED = 64
 
@@ -139,51 +135,23 @@ def _device(options: RunOptions, model: Any) -> torch.device:
 def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOptions, device: torch.device) -> Run:
     """The checks before a run, on its first samples, and what it computes together."""
     classifier = model.classifier if config.differentiates_twice else model.classifier.original()
-    attribution = explainer(config, classifier.mean, Layout())
+    for one in config.singles:
+        explainer(one, classifier.mean, Layout())  # refuses what cannot be made before anything is computed
     x, labels = first_images(data, device=device, dtype=torch_dtype(config.arithmetic))
-    memory = parse_bytes(options.memory) // options.sharing
-    kind: type[AnyWork] = imported(config.work)
     with classifier.prepared():
-        measured, findings = checks.before_run(classifier, x, labels, needs=kind.need(config), own=own_part(config))
-        logits = classifier(x[:1])
-        _check_target(config, logits.shape[1])
-        fits = plan(attribution, classifier, x[:1], logits.argmax(1), memory=memory, vectors=kind.vectors(config))
-        scene = Scene(
-            f=classifier,
-            x=x,
-            attribution=attribution,
-            images=data.images,
-            layout=layout(config, classifier, x, fits, options, each=attribution.points, samples=len(data.indices)),
-            memory=memory,
-            points=fits.samples,
-            samples=len(data.selected),
-            max_input=data.max_input,
-            replaced=measured is not None,
-        )
-        work = kind.ready(config, scene)
+        measured, findings, few = checks.before_run(classifier, x, labels)
+        readied = ready(config, Loaded(classifier, data, x, few, options, replaced=measured is not None))
     return Run(
         classifier=classifier,
         data=data,
-        work=work,
+        work=readied.work,
         device=device,
         shape=tuple(x.shape[1:]),
-        batch_size=options.batch_size or work.batch_size(scene),
+        batch_size=readied.batch_size,
         fidelity=measured,
-        findings=(
-            *_settled(model),
-            *findings,
-            *work.findings,
-            *memory_findings(fits, scene.layout.chunk, options),
-            *perturbation_size(config, data, x),
-        ),
+        findings=(*_settled(model), *findings, *readied.findings),
         model_facts=model.facts,
     )
-
-
-def _check_target(config: Task, classes: int) -> None:
-    target = config.explanation.target
-    if target.isdecimal() and int(target) >= classes:
-        raise UsageError(f"--target must be below {classes}, the number of classes, got {target}")
 
 
 def input_size(data: DataSpec) -> int:

@@ -71,8 +71,7 @@ class Run(Evaluation):
     def with_chunk(self, chunk: int | None) -> "Run":
         """The same with another number of points differentiated together."""
         source = self.source and replace(self.source, options=replace(self.source.options, chunk=chunk))
-        layout = replace(self.work.layout, chunk=chunk)
-        return replace(self, work=replace(self.work, layout=layout), source=source)
+        return replace(self, work=self.work.with_chunk(chunk), source=source)
 
     def file(
         self, path: str | Path, *, resume: bool = False, overwrite: bool = False, save_deltas: bool = False
@@ -93,14 +92,15 @@ class Run(Evaluation):
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
-        config, norm = self.config, self.config.perturbation.delta_norm
+        config = self.config
+        norms = dict.fromkeys(f"|delta|_{one.perturbation.delta_norm.p:g} <= eps" for one in config.singles)
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
             config.explanation.target, f"class {config.explanation.target}"
         )
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{config.about(classes)}, perturbations |delta|_{norm.p:g} <= eps in {self.data.units}",
+            "bounded": f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
             "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
