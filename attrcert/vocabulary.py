@@ -145,6 +145,11 @@ def shortened(text: str, most: int = 200) -> str:
     return text if len(text) <= most else text[:most] + "..."
 
 
+def plain_name(label: str) -> str:
+    """An attribution's name, without the parameters behind it."""
+    return label.partition("(")[0].partition(",")[0]
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first few names, and how many more there are."""
     listed = list(names)

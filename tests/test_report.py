@@ -159,9 +159,8 @@ def pixels(uri: str) -> np.ndarray:
 
 def test_pictures_are_those_of_the_sample_moved_most(report_runs):
     rows, saved = rows_of(report_runs / "natural.csv"), load_file(report_runs / "natural.safetensors")
-    most, least = galleries(
-        "natural", rows, Arrays(report_runs / "natural.safetensors", "deltas"), 2, ["shirt", "shoe", *"abcdefgh"]
-    )
+    run = RunRows("natural", "attack", rows, ["shirt", "shoe", *"abcdefgh"])
+    most, least = galleries(run, Arrays(report_runs / "natural.safetensors", "deltas"), 2)
     moved = {i: max(row["T_hat_c_deg"] for row in rows if row["index"] == i) for i in range(6)}
     ranked = sorted(moved, key=lambda i: -moved[i])
     told = [[int(re.findall(r"sample (\d+)", card.title)[0]) for card in part.cards] for part in (most, least)]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from attrcert.columns import headlines
-from attrcert.reporting.summaries.bounds import bound_table, summarise
+from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.statistics import Statistic
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
@@ -27,6 +27,11 @@ figures = st.lists(st.floats(0, 1e6), min_size=1, max_size=50)
 def row(index: int, **cells) -> dict:
     figures = {"T_e": 2.0, "T_e_attained": 1.9, "c": 1.5, "T_e_corrected": 3.0, "T_c_deg": 20.0}
     return {"index": index, "eps": 0.1, "status": "ok", "label_kept": "both"} | figures | cells
+
+
+def bound_table(found: Summary) -> TextTable:
+    (table,) = bound_tables(found)
+    return table
 
 
 # rounding

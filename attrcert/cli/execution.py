@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from attrcert.reporting.gating.rules import Rule, parse_rule
 from attrcert.reporting.gating.selections import applies, check_asked, no_run_has
 from attrcert.reporting.gating.verdict_texts import verdict_json
 from attrcert.reporting.gating.verdicts import Verdict
-from attrcert.reporting.summaries.attacks import areas, summarise_attacks
+from attrcert.reporting.summaries.areas import areas
+from attrcert.reporting.summaries.attacks import summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
@@ -155,9 +156,9 @@ def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | Non
     if run.config.command == "attack":
         attacks = summarise_attacks(rows)
         whole["attacks"] = [part.as_json() for part in attacks]
-        whole |= {"areas": [asdict(one) for one in areas(attacks)]} if auc else {}
+        whole |= {"areas": [one.as_json() for one in areas(attacks)]} if auc else {}
     if run.config.command == "attack-smooth":
-        whole["attacks"] = [asdict(part) for part in summarise_turned(rows)]
+        whole["attacks"] = [part.as_json() for part in summarise_turned(rows)]
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
 

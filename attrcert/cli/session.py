@@ -22,7 +22,7 @@ from attrcert.running.engines.engine import Engine, Order, fitting
 from attrcert.running.keeping.jacobians import write_jacobians
 from attrcert.running.opening.runs import Run
 from attrcert.saved.array_files import check_replaceable
-from attrcert.saved.arrays import JACOBIANS, delta_key, jacobian_file
+from attrcert.saved.arrays import JACOBIANS, delta_key, jacobian_file, of_part
 from attrcert.saved.deltas import DeltaFile
 from attrcert.saved.files import remove
 from attrcert.saved.manifests import COMPLETE, RUNNING
@@ -104,7 +104,7 @@ class _Books:
             if self.file.replaces and os.path.lexists(jacobians):
                 remove(jacobians)
         if self.kept:
-            self.kept.begin(self._needed(), anew=self.file is not None and self.file.replaces)
+            self.kept.begin(self._needed(run), anew=self.file is not None and self.file.replaces)
             self.lost = out is None
         if deltas and out:
             self.facts["deltas"] = os.path.relpath(deltas, out.parent)
@@ -147,10 +147,13 @@ class _Books:
             if book:
                 book.close()
 
-    def _needed(self) -> set[str]:
+    def _needed(self, run: Run) -> set[str]:
         """The perturbations of the rows that are there already."""
         rows = [row for row in (self.file.rows if self.file else ()) if not str(row["status"]).startswith("error:")]
-        return {delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows}
+        keys = [delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows]
+        if len(run.config.singles) > 1:
+            keys = [of_part(key, row["attribution"], row["norm"]) for key, row in zip(keys, rows, strict=True)]
+        return set(keys)
 
 
 @contextmanager

@@ -9,13 +9,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, declared
+from attrcert.columns import APART, COLUMNS, Cell, Column, Row, column_named, declared
 from attrcert.errors import UsageError
 from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.saved.records import WORDS, lines_in, parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
-from attrcert.vocabulary import Status
+from attrcert.vocabulary import Status, plain_name
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
 SMOOTHED = ("certify", "attack-smooth")  # whose identity tells the task
@@ -94,6 +94,11 @@ class RunTable:
             for key in fitting or [keys[place]]:
                 groups.setdefault(key, []).append(place)
         return {tuple(zip(self.case_names, key, strict=True)): places for key, places in groups.items()}
+
+    @cached_property
+    def apart(self) -> tuple[str, ...]:
+        """Of attribution and norm, what it has several of."""
+        return tuple(name for name in APART if len({*self.cells.get(name, ())} - {None}) > 1)
 
     @property
     def unfinished(self) -> str | None:
@@ -263,16 +268,17 @@ def _check_unique(table: RunTable, path: Path) -> None:
                 raise UsageError(f"row {place + 2} of {path} has no index")
             if index[place] in seen:
                 raise UsageError(
-                    f"{path} has two rows for sample {index[place]} at {case_text(case) or 'the same case'}",
+                    f"{path} has two rows for sample {index[place]} at {case_text(case, table.apart) or 'the same case'}",
                     hint="is it two runs one after the other? give two files",
                 )
             seen.add(index[place])
 
 
-def case_text(case: Case) -> str:
-    """What tells a case from the others of its run: eps 0.1, attack top-k."""
+def case_text(case: Case, apart: Collection[str] = ()) -> str:
+    """What tells a case from the others of a run: eps 0.1, attack top-k. Where it has several attributions or norms: saliency, l2, ..."""
     told = dict(case)
-    words = [f"{name} {_short(told[name])}" for name in ("eps", "attack", "radius") if told.get(name) is not None]
+    words = [plain_name(str(told[name])) for name in apart if told.get(name) is not None]
+    words += [f"{name} {_short(told[name])}" for name in ("eps", "attack", "radius") if told.get(name) is not None]
     if told.get("threshold") is not None:
         words.append(f"{told.get('threshold_kind') or 'threshold'} {_short(told['threshold'])}")
     return ", ".join(words)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from attrcert.columns import Cell, Column
+from attrcert.columns import APART, Cell, Column
 from attrcert.errors import UsageError
 from attrcert.settings.declared import hint_of, listed, option, spelt
 from attrcert.settings.tasks import Task, homes, settings_of
@@ -91,9 +91,6 @@ class Several(Task):
             if all(by[_told(task)[key]] == value for task, value in zip(self.tasks, values, strict=True)):
                 return by
         return values
-
-
-APART = ("attribution", "norm")  # of which there may be several
 
 
 def _told(task: Task) -> dict[str, str]:

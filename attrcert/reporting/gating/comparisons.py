@@ -8,7 +8,7 @@ from typing import Any
 from attrcert.columns import Cell, Column
 from attrcert.reporting.gating.rules import Comparison, Figure
 from attrcert.saved.runfiles import RunTable
-from attrcert.vocabulary import did_you_mean, some
+from attrcert.vocabulary import did_you_mean, plain_name, some
 
 TABLE_DIGITS = 4
 SAME = 1e-9  # relative: 0.1 and 8/255 as people and programs write them
@@ -50,7 +50,12 @@ def comparing(figure: Figure, term: Comparison, column: Column) -> Callable[[Cel
     if term.comparator not in ("==", "!="):
         raise figure.error(f"{column.name} holds {KINDS[column.kind]}: compare it by == or !=", place=term.place)
     compare, word = COMPARE[term.comparator], _flag(figure, term, value.text) if column.kind is bool else value.text
-    return lambda cell: cell is not None and compare(cell, word)
+    return lambda cell: cell is not None and compare(word if word in words_of(column, cell) else cell, word)
+
+
+def words_of(column: Column, cell: Cell) -> tuple[Cell, ...]:
+    """By which a text is found: an attribution also by its name alone, without parameters."""
+    return (cell, plain_name(cell)) if column.name == "attribution" and isinstance(cell, str) else (cell,)
 
 
 def _meets(number: float, comparator: str, limit: float, digits: int) -> bool:
@@ -73,7 +78,7 @@ def check_word(figure: Figure, term: Comparison, column: Column, table: RunTable
     assert term.value is not None
     text = term.value.text
     present = sorted({str(cell) for cell in table.cells[column.name] if cell is not None})
-    allowed = {*column.words, *present}
+    allowed = {*column.words, *(str(word) for cell in present for word in words_of(column, cell))}
     if text in allowed:
         return
     one_of = f", which is one of {', '.join(column.words)}" if column.words else ""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from attrcert.columns import COLUMNS, Cell, Column, column_named
-from attrcert.reporting.gating.comparisons import KINDS, check_word, comparing
+from attrcert.reporting.gating.comparisons import KINDS, check_word, comparing, words_of
 from attrcert.reporting.gating.rules import THRESHOLDS, Comparison, Figure, RuleError
 from attrcert.saved.runfiles import Case, RunTable, case_text
 from attrcert.vocabulary import Status, did_you_mean, some
@@ -78,7 +78,7 @@ def _never(term: Comparison, table: RunTable) -> bool:
     column = table.column(term.column)
     if column is None or column.kind is not str or term.comparator != "==" or term.value is None:
         return False
-    return term.value.text not in table.cells[term.column]
+    return all(term.value.text not in words_of(column, cell) for cell in {*table.cells[term.column]})
 
 
 def select(figure: Figure, table: RunTable, waived: frozenset[int] = frozenset()) -> tuple[Selection, ...]:
@@ -147,7 +147,7 @@ def _selection(
         raise figure.error(f"{figure.text} applies to no row of {_where(table, key)}")
     return Selection(
         run=table.name,
-        case=case_text(key),
+        case=case_text(key, table.apart),
         key=key,
         places=tuple(places),
         indices=tuple(int(table.cells["index"][place] or 0) for place in places),
@@ -168,7 +168,7 @@ def _check_rows(figure: Figure, table: RunTable, key: Case, rows: Sequence[int])
 
 
 def _where(table: RunTable, key: Case) -> str:
-    case = case_text(key)
+    case = case_text(key, table.apart)
     return f"{table.name} at {case}" if case else table.name
 
 

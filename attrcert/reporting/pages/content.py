@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from attrcert.columns import COLUMNS, Row, column_named, headlines
+from attrcert.columns import APART, COLUMNS, Row, column_named, headlines
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.baselines import differing_keys
 from attrcert.reporting.gating.promises import broken
@@ -23,7 +23,7 @@ from attrcert.reporting.tables.text_table import TextTable
 from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.map_files import read_maps
-from attrcert.saved.runfiles import RunTable, read_table
+from attrcert.saved.runfiles import RunTable, case_text, read_table
 from attrcert.vocabulary import Guarantee, Status
 
 PLAIN = {  # what a reader who knows no theorem should take away
@@ -94,7 +94,7 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
         comparisons=tuple(_comparison(kind, like) for kind, like in kinds.items() if len(like) > 1),
-        plots=plots(runs),
+        plots=plots([part for run in runs for part in run.parts]),
         galleries=shown,
         missing=missing,
         samples=sample_table(runs, most),
@@ -138,7 +138,7 @@ def _part(run: _Run) -> Part:
     }
     return Part(
         name=run.name,
-        about=", ".join(str(identity[name]) for name in ("checkpoint", "attribution", "norm") if identity.get(name)),
+        about=", ".join(filter(None, (_listed(identity.get(name)) for name in ("checkpoint", *APART)))),
         path=str(run.path),
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
@@ -147,6 +147,11 @@ def _part(run: _Run) -> Part:
         tables=overview_of_file(run.command, run.rows, run.path),
         sentences=tuple(sentences(run.rows, run.command, identity)),
     )
+
+
+def _listed(told: Any) -> str:
+    """One value, or several."""
+    return ", ".join(map(str, told)) if isinstance(told, list) else str(told or "")
 
 
 def _promises(run: _Run) -> list[tuple[str, str]]:
@@ -184,6 +189,7 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
     command = runs[0].command
     texts = compared(command)
     figures = [parse_figure(text) for text in texts]
+    several = [name for name in APART if any(name in run.table.apart for run in runs)]
     lines: dict[str, dict[str, dict[str, str]]] = {}
     for run in runs:
         for figure in figures:
@@ -191,7 +197,9 @@ def _comparison(kind: str, runs: Sequence[_Run]) -> TextTable:
                 column = column_named(figure.column, command) if figure.column else None
                 value = outwards(statistic(figure, one.values), column, 4)
                 unbounded = f" ({one.lacking} unbounded)" if one.lacking else ""
-                lines.setdefault(one.case, {}).setdefault(figure.text, {})[run.name] = value + unbounded
+                lines.setdefault(case_text(one.key, several), {}).setdefault(figure.text, {})[run.name] = (
+                    value + unbounded
+                )
     cells = [
         (case if not number else "", text, *(values.get(run.name, "-") for run in runs))
         for case, of_case in lines.items()
@@ -231,7 +239,8 @@ def _galleries(runs: Sequence[_Run], each: int, deltas: Sequence[Path]) -> tuple
             missing.append(f"{run.name}: no pictures, since it was run without --save-deltas and --out together")
             continue
         try:
-            shown += galleries(run.name, run.rows, Arrays(path, DELTAS), each, run.classes)
+            arrays = Arrays(path, DELTAS)
+            shown += [one for part in run.parts for one in galleries(part, arrays, each)]
         except UsageError as error:
             missing.append(f"{run.name}: no pictures: {error.message}")
     for run in (run for run in runs if run.table.command == "pixels"):

@@ -11,10 +11,10 @@ import numpy as np
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png, sided
-from attrcert.reporting.pages.worst import badness, cell_text, worst_rows
+from attrcert.reporting.pages.worst import RunRows, badness, cell_text, worst_rows
 from attrcert.reporting.summaries.statistics import grouped
 from attrcert.saved.array_files import Arrays
-from attrcert.saved.arrays import delta_key, input_key, jacobian_key, map_key, moved_map_key
+from attrcert.saved.arrays import delta_key, input_key, jacobian_key, map_key, moved_map_key, of_part
 from attrcert.vocabulary import Side, round_down
 
 POWER_STEPS = 100
@@ -46,9 +46,10 @@ class Gallery:
     cards: tuple[Card, ...]
 
 
-def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes: Sequence[str]) -> tuple[Gallery, ...]:
+def galleries(run: RunRows, arrays: Arrays, each: int) -> tuple[Gallery, ...]:
     """The samples that attacks moved most and least, each under the attack and eps that moved it most."""
-    having = [row for row in worst_rows("attack", rows, len(rows)) if _names(row) <= arrays.names]
+    worst = worst_rows("attack", run.rows, len(run.rows))
+    having = [row for row in worst if set(_names(row, arrays)) <= arrays.names]
     if not having:
         raise UsageError("the file has not the inputs, maps and perturbations of any of the rows")
     order = [own[0] for own in grouped(having, lambda row: row["index"]).values()]
@@ -58,7 +59,7 @@ def galleries(name: str, rows: Sequence[Row], arrays: Arrays, each: int, classes
         "The perturbation is drawn at full contrast."
     )
     return tuple(
-        Gallery(f"{name}: {word}", "" if number else note, tuple(_card(row, arrays, classes) for row in picked))
+        Gallery(f"{run.name}: {word}", "" if number else note, tuple(_card(row, arrays, run.classes) for row in picked))
         for number, (word, picked) in enumerate(parts)
         if picked
     )
@@ -68,16 +69,18 @@ def _case(row: Row) -> tuple[Cell, Cell, Cell]:
     return row.get("index"), row.get("eps"), row.get("attack")
 
 
-def _names(row: Row) -> set[str]:
-    """The arrays that a card needs."""
+def _names(row: Row, arrays: Arrays) -> tuple[str, str, str, str]:
+    """The arrays that a card needs: input, perturbation, map and moved map, as a run with one attribution and norm names them or not."""
     index = row.get("index")
-    return {delta_key(*_case(row)), moved_map_key(*_case(row)), input_key(index), map_key(index)}
+    keys = input_key(index), delta_key(*_case(row)), map_key(index), moved_map_key(*_case(row))
+    several = tuple(of_part(key, row.get("attribution"), row.get("norm")) for key in keys)
+    image, delta, old, new = several if set(several) <= arrays.names else keys
+    return image, delta, old, new
 
 
 def _card(row: Row, arrays: Arrays, classes: Sequence[str]) -> Card:
     index = row["index"]
-    image, delta = arrays.image(input_key(index)), arrays.image(delta_key(*_case(row)))
-    old, new = arrays.image(map_key(index)), arrays.image(moved_map_key(*_case(row)))
+    image, delta, old, new = (arrays.image(name) for name in _names(row, arrays))
     if image.shape != delta.shape or old.shape != new.shape:
         raise UsageError(f"the arrays of sample {index} have different shapes")
     _check_length(index, old, row.get("g_norm"))

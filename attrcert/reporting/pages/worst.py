@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, declared
 from attrcert.reporting.summaries.cases import asked_for
-from attrcert.reporting.summaries.statistics import usable
+from attrcert.reporting.summaries.statistics import apart, by_part, usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 # what was reached, what was asked for, what was proved, what was estimated
@@ -92,6 +92,16 @@ class RunRows:
     def usable(self) -> list[Row]:
         return usable(self.rows)
 
+    @property
+    def parts(self) -> "list[RunRows]":
+        """One for each attribution and norm, under its name; the run itself where it has one."""
+        return [
+            RunRows(
+                ": ".join(filter(None, (self.name, ", ".join(dict(of).values())))), self.command, rows, self.classes
+            )
+            for of, rows in by_part(self.rows).items()
+        ]
+
 
 def sample_table(runs: Sequence[RunRows], most: int) -> SampleTable:
     shares = _shares([len(run.rows) for run in runs], most)
@@ -99,7 +109,7 @@ def sample_table(runs: Sequence[RunRows], most: int) -> SampleTable:
         (run, row) for run, share in zip(runs, shares, strict=True) for row in worst_rows(run.command, run.rows, share)
     ]
     names = [name for name in _columns(runs) if any(row.get(name) is not None for _, row in picked)]
-    first = first_columns()
+    first = _first(runs)
     same = {name for name in names if name not in first and len({str(row.get(name)) for _, row in picked}) == 1}
     listed = (*(("run",) if len(runs) > 1 else ()), *(name for name in names if name not in same))
     cells = tuple(tuple(_shown(name, row, run) for name in listed) for run, row in picked)
@@ -133,9 +143,15 @@ def _numeric(column: Sequence[Shown]) -> bool:
     return all(cell.key is not None and not cell.named for cell in column if cell.text)
 
 
+def _first(runs: Sequence[RunRows]) -> tuple[str, ...]:
+    """The columns that are shown first; of runs with several attributions or norms these too."""
+    index, *others = first_columns()
+    return (index, *dict.fromkeys(name for run in runs for name in apart(run.rows)), *others)
+
+
 def _columns(runs: Sequence[RunRows]) -> list[str]:
     present = dict.fromkeys(name for run in runs for row in run.rows for name in row)
-    first = first_columns()
+    first = _first(runs)
     return [*(name for name in first if name in present), *(name for name in present if name not in first)]
 
 

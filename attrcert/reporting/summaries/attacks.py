@@ -1,16 +1,14 @@
 """The summary of an `attack` run, as the papers' tables: per eps and attack, what was reached beside what was bounded."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
-from math import fsum
 from operator import attrgetter
 
 from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Column, Row, column_named, headlines, verdicts
 from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, is_wrong, shown
-from attrcert.reporting.summaries.statistics import figures, grouped, mean, number, usable
+from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number, usable
 from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -27,10 +25,9 @@ class Outside:
 
 
 @dataclass(frozen=True)
-class AttackSummary(ByColumn):
+class AttackSummary(ByColumn, InCase):
     """All samples at one eps under one attack: `bounds` and other headline `figures`, means over every sample that has the figure."""
 
-    eps: float
     attack: str
     samples: int
     label_changed: int
@@ -59,7 +56,6 @@ class AttackSummary(ByColumn):
 
 
 Columns = dict[str, Callable[[AttackSummary], str]]
-CASE: Columns = {"eps": lambda part: f"{part.eps:.4g}", "attack": attrgetter("attack")}
 OTHERS = {  # tables of what else was measured
     "Metrics between the maps at x and at the attacked point, means (empirical)": attrgetter("metrics"),
     "The same perturbations measured on other attributions, means (empirical)": attrgetter("transferred"),
@@ -68,11 +64,14 @@ OTHERS = {  # tables of what else was measured
 
 def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
     """Rows grouped by eps and attack, in the order in which they came; rows of failed samples have no figures."""
-    groups = grouped(rows, lambda row: (row["eps"], row.get("attack")))
-    return tuple(_group(number(eps), str(attack), group) for (eps, attack), group in groups.items())
+    return tuple(
+        _group(dict(of), number(eps), str(attack), group)
+        for of, part in by_part(list(rows)).items()
+        for (eps, attack), group in grouped(part, lambda row: (row["eps"], row.get("attack"))).items()
+    )
 
 
-def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
+def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     good = usable(rows)
     columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
     others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]
@@ -80,6 +79,7 @@ def _group(eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     own = {column.name for column in COLUMNS["attack"]}
     extra = dict.fromkeys(name for row in good for name in row if column_named(name, "attack") and name not in own)
     return AttackSummary(
+        of=of,
         eps=eps,
         attack=attack,
         samples=len(rows),
@@ -130,14 +130,14 @@ def _mean(rows: Sequence[Row], name: str) -> float | None:
     return mean(figures(rows, name))
 
 
-def attack_tables(summary: Summary, attacks: Sequence[AttackSummary], *, auc: bool) -> tuple[TextTable, ...]:
-    """What was reached beside what was bounded; the other metrics; and the areas over eps if asked for."""
+def attack_tables(summary: Summary, attacks: Sequence[AttackSummary]) -> tuple[TextTable, ...]:
+    """What was reached beside what was bounded, and the other metrics."""
     others = [_means(title, attacks, of) for title, of in OTHERS.items() if any(map(of, attacks))]
-    return (_reached(summary, attacks), *others, *([_areas(attacks)] if auc else []))
+    return (_reached(summary, attacks), *others)
 
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
-    columns, proved = _shown(attacks), _proved()[1]
+    case, columns, proved = _case(attacks), _shown(attacks), _proved()[1]
     moves = METRIC_COLUMNS["euclidean"].name
     moved = [c for c in columns if c.reached and c.unit != DEGREES]
     angles = sorted((c for c in columns if c.unit == DEGREES), key=lambda c: (not c.reached, c.rank))
@@ -150,7 +150,7 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         + " say they can",
         attacks,
         {
-            **CASE,
+            **case,
             **{c.name: partial(_angle, c) for c in angles},
             **{c.name: partial(_moved, c) for c in moved if c.name == moves},
             **{c.name: partial(_against, c) for c in columns if _is_deviation(c)},
@@ -160,8 +160,12 @@ def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
         },
         facts=summary.told(),
         notes=_notes(summary, attacks),
-        keys=len(CASE),
+        keys=len(case),
     )
+
+
+def _case(attacks: Sequence[AttackSummary]) -> Columns:
+    return {**key_columns(attacks), "attack": attrgetter("attack")}
 
 
 def _shown(attacks: Sequence[AttackSummary]) -> list[Column]:
@@ -194,10 +198,10 @@ def _angle(column: Column, part: AttackSummary) -> str:
 
 
 def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
-    first = {eps: next(part for part in attacks if part.eps == eps) for eps in dict.fromkeys(p.eps for p in attacks)}
-    for part in first.values():
+    of_eps = grouped(attacks, attrgetter("where"))
+    for part, *_ in of_eps.values():
         counts = counts_text(part.status, part.misclassified)
-        yield f"eps {part.eps:.4g}, means over {part.samples} samples ({part.attack}: {counts})."
+        yield f"{part.where}, means over {part.samples} samples ({part.attack}: {counts})."
     yield (
         f"T_hat_c_deg, T_hat_e, T_sampled: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
         "T_sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "
@@ -219,7 +223,7 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     for part in attacks:
         if part.noise:
             yield (
-                f"eps {part.eps:.4g}, {part.attack}: T_hat_e of {part.noise} samples is not above what rounding alone can make of it "
+                f"{part.where}, {part.attack}: T_hat_e of {part.noise} samples is not above what rounding alone can make of it "
                 "(T_hat_floor); it is not compared with the bounds. --dtype float64 lowers that floor."
             )
     if any(part.T_e.mean is not None and not part.T_e.compared and not part.noise for part in attacks):
@@ -227,13 +231,13 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
     for part in attacks:
         if part.label_changed:
             yield (
-                f"eps {part.eps:.4g}, {part.attack}: every iterate of {part.label_changed} samples changed the label; "
+                f"{part.where}, {part.attack}: every iterate of {part.label_changed} samples changed the label; "
                 "they count with no perturbation (T_hat_e = 0)."
             )
-    for eps in dict.fromkeys(part.eps for part in attacks):
-        vacuous = max(part.vacuous for part in attacks if part.eps == eps)
+    for where, parts in of_eps.items():
+        vacuous = max(part.vacuous for part in parts)
         if vacuous:
-            yield f"eps {eps:.4g}: {vacuous} samples have no T_c_deg, since T_e reaches |g|; they are in the mean of T_hat_c_deg."
+            yield f"{where}: {vacuous} samples have no T_c_deg, since T_e reaches |g|; they are in the mean of T_hat_c_deg."
 
 
 def _means(title: str, attacks: Sequence[AttackSummary], of: Callable[[AttackSummary], dict[str, float]]) -> TextTable:
@@ -244,46 +248,5 @@ def _means(title: str, attacks: Sequence[AttackSummary], of: Callable[[AttackSum
     def cell(name: str) -> Callable[[AttackSummary], str]:
         return lambda part: told(of(part).get(name), plain)
 
-    return TextTable.of(title, attacks, {**CASE, **{columns[name]: cell(name) for name in names}}, keys=len(CASE))
-
-
-def area(points: Sequence[tuple[float, float]]) -> float:
-    """The trapezoid rule over (eps, figure) [wang2020smoothed, Table 2]."""
-    ordered = sorted(points)
-    return fsum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in pairwise(ordered))
-
-
-@dataclass(frozen=True)
-class Area:
-    """Under one figure's mean over eps: the area, and the area over the range of eps that it spans."""
-
-    attack: str
-    figure: str
-    area: float
-    average: float
-
-
-def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
-    """Of every figure that two eps at least have."""
-    curves: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for part in attacks:
-        for figure, value in part.reached.items():
-            curves.setdefault((part.attack, figure), []).append((part.eps, value))
-    return tuple(
-        Area(attack, figure, area(curve), area(curve) / (max(curve)[0] - min(curve)[0]))
-        for (attack, figure), curve in curves.items()
-        if len(curve) > 1
-    )
-
-
-def _areas(attacks: Sequence[AttackSummary]) -> TextTable:
-    return TextTable.of(
-        "Areas under the mean figures over eps, by the trapezoid rule (empirical)",
-        areas(attacks),
-        {
-            "attack": attrgetter("attack"),
-            "figure": attrgetter("figure"),
-            "area": lambda one: plain(one.area, 4),
-            "area / range of eps": lambda one: plain(one.average, 4),
-        },
-    )
+    case = _case(attacks)
+    return TextTable.of(title, attacks, {**case, **{columns[name]: cell(name) for name in names}}, keys=len(case))

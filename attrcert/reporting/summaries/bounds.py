@@ -2,12 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from attrcert.columns import DEGREES, Column, Row, headlines
-from attrcert.reporting.summaries.statistics import Statistic, figures, grouped, number, usable
+from attrcert.reporting.summaries.statistics import (
+    InCase,
+    Statistic,
+    by_part,
+    figures,
+    grouped,
+    key_columns,
+    number,
+    usable,
+)
 from attrcert.reporting.tables.text_table import TextTable, told
 from attrcert.vocabulary import Guarantee, Status, round_up
 
@@ -27,14 +36,13 @@ class ByColumn:
         return dict(item for part in flat for item in part)
 
 
-FIGURES = ("bounds", "figures")
+FIGURES = ("of", "bounds", "figures")
 
 
 @dataclass(frozen=True)
-class EpsSummary(ByColumn):
+class EpsSummary(ByColumn, InCase):
     """All samples at one eps."""
 
-    eps: float
     samples: int
     status: Mapping[str, int]
     misclassified: int
@@ -75,9 +83,13 @@ class Summary:
 
 
 def summarise(rows: Iterable[Row], facts: Mapping[str, Any]) -> Summary:
-    """Rows grouped by eps, in the order in which they came; each sample's status is its worst over eps."""
+    """Rows grouped by eps, in the order in which they came; each sample's status is its worst over all its rows."""
     whole = list(rows)
-    per_eps = tuple(_at(float(eps or 0), part) for eps, part in grouped(whole, lambda row: row.get("eps")).items())
+    per_eps = tuple(
+        _at(dict(of), float(eps or 0), at_eps)
+        for of, part in by_part(whole).items()
+        for eps, at_eps in grouped(part, lambda row: row.get("eps")).items()
+    )
     samples = grouped(whole, lambda row: row["index"]).values()
     worst = Counter(max((str(row["status"]) for row in sample), key=_severity) for sample in samples)
     return Summary(facts, per_eps, dict(worst), sum(any(map(is_wrong, sample)) for sample in samples))
@@ -110,10 +122,11 @@ def _severity(status: str) -> int:
     return order.index(Status(status)) if status in order else len(order)
 
 
-def _at(eps: float, rows: Sequence[Row]) -> EpsSummary:
+def _at(of: Mapping[str, str], eps: float, rows: Sequence[Row]) -> EpsSummary:
     good = usable(rows)
     ratios = [number(row["T_e"]) / number(row["T_e_attained"]) for row in good if row.get("T_e_attained")]
     return EpsSummary(
+        of=of,
         eps=eps,
         samples=len(rows),
         status=dict(Counter(str(row["status"]) for row in rows)),
@@ -132,21 +145,52 @@ def _statistic(rows: Sequence[Row], column: Column) -> Statistic:
     return Statistic.of(found, beyond=0 if column.lacking is None else len(rows) - len(found))
 
 
-def bound_table(summary: Summary) -> TextTable:
-    """A line per eps and figure, each with its guarantee; upper figures are rounded up, so that none claims more than was computed."""
-    return TextTable(
-        title="How far the attribution can be moved: "
-        + (
-            "proved bounds beside first-order estimates"
-            if _proved(summary)
-            else "first-order estimates, not certificates"
-        ),
+def bound_tables(summary: Summary) -> tuple[TextTable, ...]:
+    """A line per eps and figure, or where there are several attributions or norms, a table per statistic with a line for each; upper
+    figures are rounded up, so that none claims more than was computed.
+    """
+    title = "How far the attribution can be moved: " + (
+        "proved bounds beside first-order estimates" if _proved(summary) else "first-order estimates, not certificates"
+    )
+    if any(part.of for part in summary.per_eps):
+        first, *others, last = (
+            _statistics(summary, name, f"{words} over the samples") for name, words in NAMES.items()
+        )
+        first = replace(first, title=f"{title}; {first.title}", facts=summary.told())
+        return (first, *others, replace(last, notes=tuple(_notes(summary))))
+    whole = TextTable(
+        title=title,
         facts=summary.told(),
         header=("eps", "figure", "guarantee", "mean", "median", "p95", "max", "n"),
         cells=tuple(line for part in summary.per_eps for line in _lines(part)),
         keys=2,
         notes=tuple(_notes(summary)),
     )
+    return (whole,)
+
+
+NAMES = {"mean": "means", "median": "medians", "p95": "95th percentiles", "max": "largest"}
+
+
+def _statistics(summary: Summary, statistic: str, title: str) -> TextTable:
+    """One of all figures, of each attribution, norm and eps."""
+
+    def cell(column: Column) -> Callable[[EpsSummary], str]:
+        return lambda part: _figure(part, column, statistic)
+
+    columns = shown("bound", lambda name: any(part.figures[name].count for part in summary.per_eps))
+    figures = {column.name: cell(column) for column in columns}
+    samples = {"samples": lambda part: str(part.samples)}
+    keys = key_columns(summary.per_eps)
+    return TextTable.of(title, summary.per_eps, {**keys, **figures, **samples}, keys=len(keys))
+
+
+def _figure(part: EpsSummary, column: Column, statistic: str) -> str:
+    """With the number of samples that a mean is over, where that is not all."""
+    found = part.figures[column.name]
+    some = statistic == "mean" and 0 < found.count < part.samples
+    rounded = _degrees if column.unit == DEGREES else round_up
+    return told(getattr(found, statistic), rounded) + (f" (n={found.count})" if some else "")
 
 
 def _proved(summary: Summary) -> bool:
@@ -178,22 +222,23 @@ def _figures(statistic: Statistic, rounded: Callable[[float, int], str]) -> tupl
 
 def _notes(summary: Summary) -> Iterable[str]:
     for part in summary.per_eps:
-        yield f"eps {part.eps:.4g}, {part.samples} samples: {counts_text(part.status, part.misclassified)}."
+        yield f"{part.where}, {part.samples} samples: {counts_text(part.status, part.misclassified)}."
     columns = shown("bound", lambda name: any(part.figures[name].count for part in summary.per_eps))
     yield from filter(None, (_note(column) for column in columns))
     for part in summary.per_eps:
         for column in reversed(columns):  # the strongest first
             without = part.figures[column.follows].count - part.figures[column.name].count if column.empty else 0
             if without:
-                yield f"eps {part.eps:.4g}: {column.empty.format(without)}"
+                yield f"{part.where}: {column.empty.format(without)}"
         if part.winners:
             methods = ", ".join(f"{name} on {n}" for name, n in part.winners.items())
+            mean = f" (mean {told(part.looseness.mean, round_up)})" if part.of else ""
             yield (
-                f"eps {part.eps:.4g}: smallest linf bound by {methods}; T_e/attained compares it with T_e_attained, "
+                f"{part.where}: smallest linf bound by {methods}; T_e/attained{mean} compares it with T_e_attained, "
                 "what the worst perturbation found reaches in the linearised attribution."
             )
         if part.label_lost:
-            yield f"eps {part.eps:.4g}: both signs of the worst perturbation found change the label of {part.label_lost} samples."
+            yield f"{part.where}: both signs of the worst perturbation found change the label of {part.label_lost} samples."
 
 
 def _note(column: Column) -> str:

@@ -6,7 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Row
-from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, figures, grouped, mean, number, usable
+from attrcert.reporting.summaries.statistics import (
+    LowStatistic,
+    Statistic,
+    by_part,
+    figures,
+    grouped,
+    mean,
+    number,
+    usable,
+)
 from attrcert.vocabulary import Guarantee, Status
 
 KEYS = {  # what the rows of a case share, by the figure that was asked for
@@ -18,10 +27,11 @@ KEYS = {  # what the rows of a case share, by the figure that was asked for
 
 @dataclass(frozen=True)
 class CaseSummary:
-    """The usable samples of one case. `met` have the figure, and meet the threshold if there is one; `ratio` is the mean C_lower/M,
-    `chosen` counts the radii that a choice fell on.
+    """The usable samples of one case; `of` are its attribution and its norm where the run has several. `met` have the figure, and meet
+    the threshold if there is one; `ratio` is the mean C_lower/M, `chosen` counts the radii that a choice fell on.
     """
 
+    of: Mapping[str, str]
     case: Mapping[str, Cell]
     figure: str
     statistic: LowStatistic | Statistic
@@ -37,6 +47,7 @@ class CaseSummary:
         """`certified` is said of what holds with confidence or by proof alone."""
         promised = self.guarantee in (Guarantee.CONFIDENCE, Guarantee.PROVED)
         return {
+            **self.of,
             **self.case,
             "guarantee": self.guarantee,
             "samples": self.samples,
@@ -63,11 +74,14 @@ def summarise_cases(rows: Sequence[Row]) -> tuple[CaseSummary, ...]:
     figure = asked_for(rows)
     good = usable(rows)
     keys = tuple(key for key in KEYS[figure] if key != "radius" or not any(row.get("radii_tried") for row in good))
-    groups = grouped(good, lambda row: tuple(row.get(key) for key in keys))
-    return tuple(_summary(dict(zip(keys, case, strict=True)), figure, group) for case, group in groups.items())
+    return tuple(
+        _summary(dict(of), dict(zip(keys, case, strict=True)), figure, group)
+        for of, part in by_part(good).items()
+        for case, group in grouped(part, lambda row: tuple(row.get(key) for key in keys)).items()
+    )
 
 
-def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
+def _summary(of: Mapping[str, str], case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
     found = figures(rows, figure)
     missing = len(rows) - len(found)
     refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
@@ -80,6 +94,7 @@ def _summary(case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> Case
         number(row["C_lower"]) / number(row["M"]) for row in rows if row.get("M") and row.get("C_lower") is not None
     ]
     return CaseSummary(
+        of=of,
         case={name: cell for name, cell in case.items() if cell is not None},
         figure=figure,
         statistic=statistic,

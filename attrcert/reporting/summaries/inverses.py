@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
-from attrcert.reporting.summaries.statistics import LowStatistic, figures, mean, number
+from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns
 from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import THRESHOLDS, Guarantee, Status, round_down, round_up
 
@@ -35,11 +35,14 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     guarantee = next((str(row["guarantee"]) for row in rows if row.get("guarantee")), Guarantee.FIRST_ORDER.value)
     proved = guarantee == Guarantee.PROVED
     kept = "Within eps_max no perturbation exceeds the threshold."
+    cases = summarise_cases(rows)
+    keys = part_columns(cases)
     return TextTable.of(
         "The largest eps that keeps a threshold: "
         + ("proved bounds" if proved else "first-order estimates, not certificates"),
-        summarise_cases(rows),
+        cases,
         {
+            **keys,
             "threshold_kind": lambda part: str(part.case["threshold_kind"]),
             "threshold": lambda part: f"{_sign(part.case['threshold_kind'])} {number(part.case['threshold']):g}",
             "guarantee": lambda _: guarantee,
@@ -53,6 +56,7 @@ def max_eps_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
             + (kept if proved else "Below eps_max the bound keeps the threshold; an attack may not."),
             *([EVERYWHERE] if any(row["status"] == Status.EVERYWHERE for row in rows) else []),
         ),
+        keys=len(keys) + 1,
     )
 
 
@@ -60,8 +64,16 @@ def smooth_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     """Of whichever task the rows are."""
     claim, columns, notes = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}[asked_for(rows)](rows)
     title = f"{claim}: NOT a certificate" if _not_certified(rows) else claim
-    facts = summary.told("failure")
-    return TextTable.of(title, summarise_cases(rows), columns, facts=facts, notes=[*_notes(summary, rows), *notes])
+    cases, facts = summarise_cases(rows), summary.told("failure")
+    keys = part_columns(cases)
+    return TextTable.of(
+        title,
+        cases,
+        {**keys, **columns},
+        facts=facts,
+        notes=[*_notes(summary, rows), *notes],
+        keys=len(keys) + 1,
+    )
 
 
 def _cosine(rows: Sequence[Row]) -> Parts:
@@ -137,7 +149,8 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
         yield f"{CERTIFIED}." if asked_for(rows) == "radius_min" else f"{CERTIFIED}; {SHARE}."
-        yield from _instead(rows)
+        for of, part in by_part(rows).items():
+            yield from (": ".join([*dict(of).values(), note]) for note in _instead(part))
 
 
 def _sign(kind: Cell) -> str:
@@ -176,7 +189,9 @@ def _choices(parts: Sequence[CaseSummary], rows: Sequence[Row]) -> Iterable[str]
     for part in parts:
         chosen = ", ".join(f"{radius:g} on {count}" for radius, count in part.chosen.items())
         if chosen:
-            yield f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
+            yield ", ".join([*part.of.values(), ""]) + (
+                f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
+            )
     grid = next((_tried(row) for row in rows if row.get("radii_tried")), [])
     for end, word, factor in ((grid[0], "smaller", 0.5), (grid[-1], "larger", 2.0)) if grid else ():
         count = sum(part.chosen.get(end, 0) for part in parts)

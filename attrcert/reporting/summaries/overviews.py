@@ -5,8 +5,9 @@ from pathlib import Path
 
 from attrcert.columns import Row
 from attrcert.errors import UsageError
+from attrcert.reporting.summaries.areas import area_table
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
-from attrcert.reporting.summaries.bounds import Summary, bound_table, summarise
+from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
 from attrcert.reporting.summaries.pixels import pixel_table
 from attrcert.reporting.summaries.turned import turned_table
@@ -16,14 +17,15 @@ from attrcert.reporting.tables.text_table import TextTable
 def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool = False) -> tuple[TextTable, ...]:
     """What the command prints."""
     if command == "attack":
-        return attack_tables(summary, summarise_attacks(rows), auc=auc)
+        attacks = summarise_attacks(rows)
+        return (*attack_tables(summary, attacks), *([area_table(attacks)] if auc else []))
     if command == "attack-smooth":
         return smooth_table(summary, rows), turned_table(rows)
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
     if command == "pixels":
         return (pixel_table(summary, rows),)
-    return (smooth_table(summary, rows) if command == "certify" else bound_table(summary),)
+    return (smooth_table(summary, rows),) if command == "certify" else bound_tables(summary)
 
 
 def overview_of_file(command: str, rows: Sequence[Row], path: Path) -> tuple[TextTable, ...]:

@@ -1,4 +1,4 @@
-"""What a run found, in plain sentences that say what they rest on: one per case, from rows alone."""
+"""What a run found, in plain sentences that say what they rest on: one per attribution, norm and case, from rows alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
-from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, figures, grouped, number, usable
+from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 Found = Iterable[str]
@@ -24,7 +24,8 @@ def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) ->
     good = usable(rows)
     failed = len({row["index"] for row in rows} - {row["index"] for row in good})
     left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
-    return [*(_CLAIMS[command](good, identity) if good else [NOTHING]), *left]
+    claims = [claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity)]
+    return [*(claims or [NOTHING]), *left]
 
 
 def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:

@@ -1,11 +1,13 @@
 """The figures in rows, and their statistics over samples, of which some may lie beyond every figure."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-from attrcert.columns import Cell, Row
+from attrcert.columns import APART, Cell, Row
+from attrcert.vocabulary import plain_name
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -22,6 +24,53 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
+
+
+def apart(rows: Iterable[Row]) -> tuple[str, ...]:
+    """Of attribution and norm, what the rows have several of."""
+    held: dict[str, set[Cell]] = {name: set() for name in APART}
+    for row in rows:
+        for name, seen in held.items():
+            seen.add(row.get(name))
+    return tuple(name for name, seen in held.items() if len(seen - {None}) > 1)
+
+
+def named(row: Row, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """What a row has of these, in short."""
+    return tuple((name, plain_name(str(row.get(name) or "-"))) for name in names)
+
+
+def by_part(rows: Sequence[Row]) -> dict[tuple[tuple[str, str], ...], list[Row]]:
+    """The rows of each attribution and norm; all where there is one of them."""
+    names = apart(rows)
+    return grouped(rows, lambda row: named(row, names))
+
+
+@dataclass(frozen=True)
+class InCase:
+    """A part of a run at one eps; `of` are its attribution and its norm, where the run has several."""
+
+    of: Mapping[str, str]
+    eps: float
+
+    @property
+    def where(self) -> str:
+        return ", ".join([*self.of.values(), f"eps {self.eps:.4g}"])
+
+
+def key_columns(parts: Sequence[InCase]) -> dict[str, Callable[[Any], str]]:
+    """The first columns of a table with a line for each."""
+    return {**part_columns(parts), "eps": lambda part: f"{part.eps:.4g}"}
+
+
+def part_columns(parts: Iterable[Any]) -> dict[str, Callable[[Any], str]]:
+    """The same where eps is none of them."""
+    names = dict.fromkeys(name for part in parts for name in part.of)
+    return {name: partial(_of, name) for name in names}
+
+
+def _of(name: str, part: Any) -> str:
+    return str(part.of[name])
 
 
 def number(cell: Cell) -> float:

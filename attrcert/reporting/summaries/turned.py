@@ -1,10 +1,11 @@
 """The summary of `attack --smooth`: per eps, how far the attack turned the smoothed maps, beside how far the certificate lets them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from attrcert.columns import Cell, Row
-from attrcert.reporting.summaries.statistics import figures, mean, number
+from attrcert.columns import Row
+from attrcert.reporting.summaries.bounds import ByColumn
+from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number
 from attrcert.reporting.tables.text_table import TextTable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -18,10 +19,9 @@ NOTES = (
 
 
 @dataclass(frozen=True)
-class TurnedSummary:
+class TurnedSummary(ByColumn, InCase):
     """All samples at one eps: means over those that have the figure."""
 
-    eps: float
     samples: int
     angle_deg: float | None
     T_hat_c_deg: float | None
@@ -35,17 +35,19 @@ class TurnedSummary:
 
 def summarise_turned(rows: Sequence[Row]) -> tuple[TurnedSummary, ...]:
     """By eps, in the order in which they came; samples that failed have no figures."""
-    groups: dict[Cell, list[Row]] = {}
-    for row in rows:
-        groups.setdefault(row["eps"], []).append(row)
-    return tuple(_group(number(eps), group) for eps, group in groups.items())
+    return tuple(
+        _group(dict(of), number(eps), group)
+        for of, part in by_part(rows).items()
+        for eps, group in grouped(part, lambda row: row["eps"]).items()
+    )
 
 
-def _group(eps: float, rows: Sequence[Row]) -> TurnedSummary:
+def _group(of: Mapping[str, str], eps: float, rows: Sequence[Row]) -> TurnedSummary:
     def average(name: str) -> float | None:
         return mean(figures(rows, name))
 
     return TurnedSummary(
+        of,
         eps,
         len(rows),
         average("angle_deg"),
@@ -61,15 +63,17 @@ def _group(eps: float, rows: Sequence[Row]) -> TurnedSummary:
 
 def turned_table(rows: Sequence[Row]) -> TextTable:
     """A line per eps."""
+    found = summarise_turned(rows)
+    keys = key_columns(found)
     return TextTable(
         title="How far an attack turns the smoothed attribution",
         header=(
-            "eps", "T_hat_c_deg", "angle_deg", "cosine_hat", "tightness", "T_sampled_c_deg", "violated_certified", "label_changed",
+            *keys, "T_hat_c_deg", "angle_deg", "cosine_hat", "tightness", "T_sampled_c_deg", "violated_certified", "label_changed",
             "samples",
         ),
         cells=tuple(
             (
-                f"{part.eps:.4g}",
+                *(cell(part) for cell in keys.values()),
                 _degrees(part.T_hat_c_deg, round_down),
                 _degrees(part.angle_deg, round_up),
                 "-" if part.cosine_hat is None else round_up(part.cosine_hat, 4),
@@ -79,8 +83,9 @@ def turned_table(rows: Sequence[Row]) -> TextTable:
                 str(part.label_changed),
                 str(part.samples),
             )
-            for part in summarise_turned(rows)
+            for part in found
         ),
+        keys=len(keys),
         notes=NOTES,
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Tables on a terminal."""
 
+from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.measure import Measurement
 from rich.table import Table
@@ -33,7 +34,9 @@ def _grid(table: TextTable) -> Table:
     for place, name in enumerate(table.header):
         wraps = not table.turned and name in WRAPPED
         side: JustifyMethod = "left" if table.is_text(place) else "right"
-        grid.add_column(Text(printable(name)), justify=side, no_wrap=not wraps, overflow="fold")
+        whole = max(cell_len(printable(row[place])) for row in (table.header, *table.cells))
+        least = None if wraps else whole  # rich would take words apart all the same
+        grid.add_column(Text(printable(name)), justify=side, no_wrap=not wraps, overflow="fold", min_width=least)
     for cells in table.cells:
         grid.add_row(*(Text(printable(cell), style=STYLES.get(cell, "")) for cell in cells))
     return grid

@@ -6,7 +6,7 @@ from itertools import accumulate
 from typing import TypeVar
 
 # columns of text; others hold numbers
-WORDS = ("figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind")
+WORDS = ("attribution", "norm", "figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind")
 TURNED = 6  # lines of a table that may stand as columns
 
 T = TypeVar("T")
