@@ -104,10 +104,12 @@ class _Work:
     stages: list[Stage] = field(default_factory=list)
     each: dict[str, float] = field(default_factory=dict)  # seconds that a sample of a part takes
     left_out: dict[str, str] = field(default_factory=dict)
+    whose: dict[str, str] = field(default_factory=dict)  # the attribution of each part, where there are several
     _errors: list[AttrcertError] = field(default_factory=list)
 
     def begin(self, planned: list[Piece]) -> None:
         """Every part is opened, and shows on its first samples what one takes."""
+        self.whose = {piece.name: piece.attribution for piece in planned}
         for place, piece in enumerate(planned):
             last = place == len(planned) - 1
             allowance = max(1.0, self.clock.left * (1 if last else FOR_ONE))
@@ -211,7 +213,7 @@ def _told(work: _Work, findings: list[Finding], d: int) -> Audit:
             "no part of the audit was done in the time: " + "; ".join(work.left_out.values()),
             hint=f"allow more than --minutes {work.subject.asked.minutes:g}",
         )
-    sentences = verdict(Grounds(rows, d, _warned(findings), work.left_out))
+    sentences = verdict(Grounds(rows, d, _warned(findings), work.left_out, work.whose))
     _write_about(folder, findings, work.left_out)
     write_text(folder / VERDICT, "\n\n".join(sentences) + "\n")
     title = f"attrcert audit: {work.stages[0].run.facts()['model'] or 'a given model'}"

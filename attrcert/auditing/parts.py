@@ -1,15 +1,18 @@
 """The parts of an audit: tasks of the other commands, with the same settings."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from attrcert.attributions import SMOOTHED
 from attrcert.settings.auditing import Auditing
 from attrcert.settings.commands import COMMANDS, task_of
-from attrcert.settings.declared import made
+from attrcert.settings.declared import default_of, made
 from attrcert.settings.explaining import Averaging, Explanation
+from attrcert.settings.several import several_of
 from attrcert.settings.tasks import Task, settings_of
+from attrcert.vocabulary import plain_name
 
 LEAST_COSINE = 0.9  # that a smoothed map is to keep
 ATTACK, SMOOTH, PROOF = "attack", "smoothed", "proved"
@@ -18,11 +21,12 @@ NORMS = ("l2", "linf")
 
 @dataclass(frozen=True)
 class Piece:
-    """One of them; its rows are in a file of its name."""
+    """One of them; its rows are in a file of its name. `attribution` is whose it is, where there are several."""
 
     name: str
     about: str
     task: Task
+    attribution: str = ""
 
     @property
     def kind(self) -> str:
@@ -34,8 +38,11 @@ class Piece:
 
 
 def pieces(asked: Auditing, given: Mapping[str, Any], d: int) -> list[Piece]:
-    """For inputs of d numbers; `given` are all settings that were given, by name. What has no effect is refused."""
-    noisy = made(Explanation, given).attribution in SMOOTHED
+    """For inputs of d numbers; `given` are all settings that were given, by name. What has no effect is refused. Of several attributions
+    each has its own, so that what one of them does not allow is left out alone.
+    """
+    names = several_of(Explanation, "attribution", given.get("attribution", default_of(Explanation, "attribution")))
+    noisy = any(name in SMOOTHED for name in names)
     said = {name: value for name, value in given.items() if noisy or name != "sigma"}  # else of the smoothed map alone
     attacks = [
         Piece(
@@ -53,19 +60,31 @@ def pieces(asked: Auditing, given: Mapping[str, Any], d: int) -> list[Piece]:
         )
         for norm in NORMS
     ]
+    smoothed = Piece(SMOOTH, "certificates of the smoothed map", _smoothed(given, names))
+    planned = [attacks[0], smoothed, *attacks[1:], *proofs]
+    return planned if len(names) == 1 else [own for piece in planned for own in _of_each(piece)]
+
+
+def _of_each(piece: Piece) -> list[Piece]:
+    """A piece for each attribution, by the name of which it is called."""
+    named = [(task, plain_name(task.explanation.label)) for task in piece.task.singles]
     return [
-        attacks[0],
-        Piece(SMOOTH, "certificates of the smoothed map", _smoothed(given, noisy=noisy)),
-        *attacks[1:],
-        *proofs,
+        Piece(
+            f"{piece.name}-{re.sub(r'[^a-z0-9.-]', '-', name, flags=re.IGNORECASE)}",
+            f"{piece.about}, {name}",
+            task,
+            name,
+        )
+        for task, name in named
     ]
 
 
-def _smoothed(given: Mapping[str, Any], *, noisy: bool) -> Task:
-    """Of the attribution, or of the one that a smoothed attribution averages."""
+def _smoothed(given: Mapping[str, Any], names: Sequence[str]) -> Task:
+    """Of the attributions, or of the one that a smoothed attribution averages."""
     wanted = {name: value for name, value in _of("max-eps", given, smoothed=True).items() if name != "radius"}
-    if noisy:
-        wanted["attribution"] = made(Averaging, given).smooth_base
+    if any(name in SMOOTHED for name in names):
+        base = made(Averaging, given).smooth_base
+        wanted["attribution"] = list(dict.fromkeys(base if name in SMOOTHED else name for name in names))
     return task_of("max-eps", {**wanted, "smooth": "gaussian", "min_cosine": (LEAST_COSINE,)})
 
 

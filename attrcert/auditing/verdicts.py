@@ -4,7 +4,7 @@ What weakens the answer comes before it. Reached figures are rounded down and bo
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
@@ -24,27 +24,39 @@ TWIN = "softplus twin"  # the check of it
 
 @dataclass(frozen=True)
 class Grounds:
-    """The rows of each part, the numbers of an input, what the checks warned of, and which parts are left out and why."""
+    """The rows of each part, the numbers of an input, what the checks warned of, which parts are left out and why, and of several
+    attributions whose each part is."""
 
     rows: Mapping[str, Sequence[Row]]
     d: int
     warned: Mapping[str, str]
     left_out: Mapping[str, str]
+    whose: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, kind: str) -> list[Row]:
         """The rows with figures of the parts of a kind."""
         return usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows)
 
+    def of_map(self, attribution: str) -> "Grounds":
+        """The same of the parts of one attribution."""
+        whose = {name: other for name, other in self.whose.items() if other == attribution}
+        rows = {name: rows for name, rows in self.rows.items() if self.whose.get(name, "") == attribution}
+        left_out = {name: why for name, why in self.left_out.items() if self.whose.get(name, "") == attribution}
+        return replace(self, rows=rows, left_out=left_out, whose=whose)
+
     @property
     def map(self) -> str:
-        return next(
-            (str(row["attribution"]) for rows in self.rows.values() for row in rows if row.get("attribution")), "map"
-        )
+        told = (str(row["attribution"]) for rows in self.rows.values() for row in rows if row.get("attribution"))
+        return next(filter(None, self.whose.values()), "") or next(told, "map")
 
 
 def verdict(found: Grounds) -> tuple[str, ...]:
-    """All sentences that there is something to say for."""
-    return tuple(sentence for tell in SENTENCES for sentence in tell(found))
+    """All sentences that there is something to say for; of several attributions each has its own, and what is true of all is said once."""
+    told: dict[str, None] = {}
+    for attribution in dict.fromkeys(found.whose.values()) or [""]:
+        own, heading = found.of_map(attribution), [f"{attribution}:"] if attribution else []
+        told |= dict.fromkeys([*heading, *(sentence for tell in SENTENCES for sentence in tell(own))])
+    return tuple(told)
 
 
 def contradicted(found: Grounds) -> Iterable[str]:
@@ -219,7 +231,8 @@ def not_done(found: Grounds) -> Iterable[str]:
 
 def rests(found: Grounds) -> Iterable[str]:
     """On how many samples each part rests."""
-    yield f"Samples, taken at random: {_parts(_counts(found))}."
+    if counts := _counts(found):
+        yield f"Samples, taken at random: {_parts(counts)}."
 
 
 SENTENCES: tuple[Callable[[Grounds], Iterable[str]], ...] = (

@@ -7,8 +7,8 @@ from typing import Any
 
 from attrcert.columns import APART, Cell, Column
 from attrcert.errors import UsageError
-from attrcert.settings.declared import hint_of, listed, option, spelt
-from attrcert.settings.tasks import Task, homes, settings_of
+from attrcert.settings.declared import Settings, declared, hint_of, listed, option, spelt
+from attrcert.settings.tasks import Task, homes
 from attrcert.vocabulary import NormKind
 
 
@@ -123,8 +123,13 @@ def _all(kind: type[Task], name: str, value: Any) -> list[Any]:
         return [value]
     if kind.alone:
         raise UsageError(f"there can be one {name} here, got {', '.join(map(str, words))}: {kind.alone}")
-    how, hint = settings_of(kind)[name], hint_of(homes(kind)[name], name)
-    read = [how.taken(word, hint, spelt(name, how)) for word in words]
+    return several_of(homes(kind)[name], name, words)
+
+
+def several_of(part: type[Settings], name: str, value: Any) -> list[Any]:
+    """The values of such a setting as a part of settings reads them, each once."""
+    how = declared(part)[name]
+    read = [how.taken(word, hint_of(part, name), spelt(name, how)) for word in listed(value)]
     if len(set(read)) < len(read):
         raise UsageError(f"each {option(name)} may be given once, got {', '.join(map(str, read))}")
     return read
