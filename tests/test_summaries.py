@@ -231,6 +231,18 @@ def test_printed_angles_never_claim_less_than_the_rows(angle):
     assert Decimal(angle) <= printed < Decimal(angle) + Decimal("0.1000001")
 
 
+@pytest.mark.parametrize("width", [40, 46, 50, 80])
+def test_cells_of_several_words_are_whole_however_narrow_the_terminal_is(width):
+    rows = [
+        {**row(i), "attribution": name, **({"T_c_deg": None} if i else {})}
+        for name in ("integrated-gradients", "saliency")
+        for i in range(2)
+    ]
+    shown = on_terminal(bound_tables(summarise(rows, {}))[0], width)
+    assert shown.count("integrated-gradients") >= 1
+    assert shown.count("20.0° (n=1)") == 2
+
+
 @pytest.mark.parametrize("width", [60, 80])
 @pytest.mark.parametrize(("T_e", "printed"), [(12345.678, "12350"), (1.23456e-4, "0.0001235")])
 def test_a_narrow_terminal_cuts_no_number(width, T_e, printed):

@@ -118,9 +118,9 @@ def made_of(kind: type[Task], given: Mapping[str, Any]) -> Task:
 
 def _all(kind: type[Task], name: str, value: Any) -> list[Any]:
     """The values of a setting of which there may be several; one is left as it was given."""
-    words = list(listed(value))
-    if len(words) < 2:
-        return [value]
+    words = list(listed(value)) or [value]
+    if len(words) == 1:
+        return words
     if kind.alone:
         raise UsageError(f"there can be one {name} here, got {', '.join(map(str, words))}: {kind.alone}")
     return several_of(homes(kind)[name], name, words)

@@ -169,7 +169,7 @@ def bound_tables(summary: Summary) -> tuple[TextTable, ...]:
     return (whole,)
 
 
-NAMES = {"mean": "means", "median": "medians", "p95": "95th percentiles", "max": "largest"}
+NAMES = {"mean": "Means", "median": "Medians", "p95": "95th percentiles", "max": "Largest"}
 
 
 def _statistics(summary: Summary, statistic: str, title: str) -> TextTable:
