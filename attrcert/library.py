@@ -27,14 +27,18 @@ from attrcert.settings.sources import DataSpec, ModelSpec, usual_data
 
 
 def bound(model: Any = None, data: Any = None, **settings: Any) -> Rows:
-    """The rows of `attrcert bound`. `model` and `data` are what `open_run` takes: names, files, a network, arrays, a dataset."""
+    """The rows of `attrcert bound`. `model` and `data` are what `open_run` takes: names, files, a network, arrays, a dataset.
+
+    A list of attributions, or of norms, gives rows for each: attribution=["saliency", "ixg"], norm=["l2", "linf"].
+    """
     return _rows(_opened("bound", model, data, settings))
 
 
 def attack(model: Any = None, data: Any = None, *, save: Deltas | None = None, **settings: Any) -> Rows:
     """The rows of `attrcert attack`, called like `bound`.
 
-    `save` is called with the perturbations of each batch: tensors by names like index=3/eps=0.1/attack=euclidean.
+    `save` is called with the perturbations of each batch: tensors by names like index=3/eps=0.1/attack=euclidean, or of several
+    attributions or norms like index=3/attribution=saliency/norm=l2/eps=0.1/attack=euclidean.
     """
     return _rows(_opened("attack", model, data, settings), save)
 

@@ -74,7 +74,9 @@ class Several(Task):
         return self.tasks[0].columns
 
     def notes(self, samples: int) -> dict[str, str | None]:
-        return self.tasks[0].notes(samples)
+        told = self.tasks[0].notes(samples)
+        shared = told.get("failure")
+        return {**told, "failure": f"{shared}, of each attribution"} if shared else told
 
     def identity(self) -> dict[str, Any]:
         """What all have in common; of what differs, a list of attributions and of norms, and the rest by one of these."""

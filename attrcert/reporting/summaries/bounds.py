@@ -156,7 +156,7 @@ def bound_tables(summary: Summary) -> tuple[TextTable, ...]:
         first, *others, last = (
             _statistics(summary, name, f"{words} over the samples") for name, words in NAMES.items()
         )
-        first = replace(first, title=f"{title}; {first.title}", facts=summary.told())
+        first = replace(first, title=f"{title}. {first.title}", facts=summary.told())
         return (first, *others, replace(last, notes=tuple(_notes(summary))))
     whole = TextTable(
         title=title,
