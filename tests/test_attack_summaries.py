@@ -170,6 +170,17 @@ def test_the_area_of_one_point_is_zero():
     assert area([(0.5, 4.0)]) == 0
 
 
+def test_areas_are_those_of_each_attribution():
+    rows = [
+        row(0, attribution=name, eps=eps, T_hat_e=height * eps)
+        for name, height in (("saliency", 2.0), ("integrated-gradients(steps=3)", 4.0))
+        for eps in (1.0, 3.0)
+    ]
+    lines = {line[:3]: line[3] for line in tables(rows, auc=True)[-1].cells}
+    assert lines["saliency", "euclidean", "T_hat_e"] == "8"
+    assert lines["integrated-gradients", "euclidean", "T_hat_e"] == "16"
+
+
 def areas(rows: list[dict]) -> dict[tuple[str, str], tuple[str, str]]:
     table = tables(rows, auc=True)[-1]
     assert table.header[:3] == ("attack", "figure", "area")

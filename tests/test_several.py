@@ -17,6 +17,8 @@ from attrcert.auditing.parts import pieces
 from attrcert.auditing.verdicts import Grounds, verdict
 from attrcert.errors import AttributionError, UsageError
 from attrcert.reporting.pages.content import make_page
+from attrcert.reporting.summaries.bounds import summarise
+from attrcert.reporting.summaries.overviews import overview
 from attrcert.running.opening.opening import open_run
 from attrcert.saved.arrays import of_part
 from attrcert.settings.auditing import Auditing
@@ -74,6 +76,10 @@ def test_each_has_the_rows_of_a_run_of_it_alone(smooth_cnn, images, command, set
             alone.append(command(network, data, **EXACT, **own))
     expected = [row for i in range(2) for rows in alone for row in rows if row["index"] == i]
     assert timeless(together) == timeless(expected)
+    summary = overview(together.command, together, summarise(together, {}))[0]
+    keys = [key for key in ("attribution", "norm") if key in settings]
+    assert list(summary.header[: len(keys)]) == keys
+    assert {line[0] for line in summary.cells} == set(settings["attribution"])
     assert together.manifest["identity"]["attribution"] == [*dict.fromkeys(rows[0]["attribution"] for rows in alone)]
 
 
@@ -245,6 +251,8 @@ def test_an_attribution_without_derivatives_is_named_and_is_attacked_beside_the_
     assert [(row["attribution"], row["T_e"] is None) for row in rows if row["index"] == 0] == [
         ("saliency", False), ("own_maps.py:occlusion", True),
     ]  # fmt: skip
+    (found,) = (one["message"] for one in rows.manifest["findings"] if one["check"] == "bounds")
+    assert found.startswith("own_maps.py:occlusion: there are none")
 
 
 def test_two_files_of_the_same_name_are_not_mixed(tmp_path):
