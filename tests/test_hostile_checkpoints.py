@@ -194,6 +194,7 @@ def test_a_files_arguments_are_not_given_to_an_architecture_that_it_does_not_nam
         ("softplus-mlp", {**ARGS, "hidden": 10**9}),
         ("softplus-mlp", {**ARGS, "hidden": 50_000}),
         ("softplus-cnn", {"size": 10**6}),
+        ("wrn-28-10", {}),
         ("torchvision:vit_b_16", {"image_size": 16_000}),
         ("torchvision:resnet18", {"num_classes": 10**9}),
         ("torchvision:regnet_y_128gf", {}),

@@ -15,6 +15,7 @@ from torch import nn
 from attrcert.errors import AttrcertError, InputError, ModelError
 from attrcert.loading.files import regular
 from attrcert.loading.libraries import library_of
+from attrcert.loading.published import PUBLISHED
 from attrcert.loading.vision import prepare_torchvision, torchvision
 from attrcert.registry import unknown
 
@@ -46,7 +47,11 @@ def softplus_mlp(
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
 
 
-BUNDLED: dict[str, Callable[..., nn.Module]] = {"softplus-cnn": softplus_cnn, "softplus-mlp": softplus_mlp}
+BUNDLED: dict[str, Callable[..., nn.Module]] = {
+    "softplus-cnn": softplus_cnn,
+    "softplus-mlp": softplus_mlp,
+    **PUBLISHED,
+}
 CLASS_ARGUMENTS = ("num_classes", "num_labels", "n_classes", "classes")  # what factories call the number of classes
 
 
