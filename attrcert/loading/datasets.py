@@ -14,15 +14,18 @@ from attrcert.loading import bundled
 from attrcert.loading.architectures import factory
 from attrcert.loading.array_archives import read_array, read_arrays
 from attrcert.loading.arrays import array_samples
+from attrcert.loading.birds import PREFIX, birds, birds_of, refuse_birds
 from attrcert.loading.class_names import read_classes
 from attrcert.loading.files import regular, sha256
 from attrcert.loading.image_folders import folder_images
+from attrcert.loading.known_sets import set_of, torchvision_set
+from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.pixels import Form, Images, Wanted
 from attrcert.loading.resizing import Resized
 from attrcert.loading.scales import Scaled, spans
 from attrcert.loading.tables import ENDINGS as TABLES
 from attrcert.loading.tables import read_table
-from attrcert.loading.wrapping import PICTURE, Opened, called, torchvision_set, wrap, wrapped
+from attrcert.loading.wrapping import PICTURE, Opened, called, wrap
 from attrcert.registry import unknown
 from attrcert.saved.files import readable
 from attrcert.settings.declared import declared
@@ -39,7 +42,7 @@ NAMED = {"images": None, "signals": Kind.SIGNALS, "features": Kind.TABULAR}
 @dataclass(frozen=True)
 class LoadedData:
     """Samples, the indices that were selected, what the manifest says of where they came from, and which shard of them to use;
-    `scale` is what their features were divided by.
+    `scale` is what their features were divided by; `usual` is how such images are prepared where nobody says otherwise.
     """
 
     images: Images
@@ -52,6 +55,8 @@ class LoadedData:
     scale: Float[Tensor, " channels"] | None = None
     sources: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    usual: Preparation | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -120,6 +125,8 @@ def load_data(spec: DataSpec, *, plane: Kind = Kind.IMAGES, of_model: Sequence[s
         scale,
         found.sources,
         said or found.classes,
+        found.usual,
+        found.notes,
     )
 
 
@@ -176,12 +183,17 @@ def _source(spec: DataSpec, wanted: Wanted, classes: tuple[str, ...] | None) -> 
     path = bundled.samples().get(name) or Path(name)
     _check_beside(spec, path)
     if name.startswith("torchvision:"):
-        return lambda: wrapped(torchvision_set(spec), wanted)
+        set_of(name)
+        return lambda: torchvision_set(spec, wanted)
+    if name.startswith(PREFIX):
+        birds_of(name)
+        return lambda: birds(spec, wanted)
     if path.suffix in ARRAYS:
         regular(path, "data file", DataError)
         return lambda: ARRAYS[path.suffix](path, spec, wanted, classes)
     with readable(path):
         if path.is_dir():
+            refuse_birds(path)
             return lambda: _folder(path, spec, wanted, classes)
         if ":" in name:
             return lambda: wrap(called(factory(name), {}, name), name, wanted=wanted)

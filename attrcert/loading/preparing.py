@@ -1,4 +1,4 @@
-"""Images brought to the size that a model's own configuration asks for, where nobody says otherwise and they do not fit."""
+"""Images brought to the size that a model's own configuration asks for, or that is usual for them, where nobody says otherwise."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,14 +36,14 @@ class PreparedImages:
 
 
 def prepared(model: LoadedModel, data: LoadedData) -> tuple[LoadedData, tuple[str, ...]]:
-    """The data as the model's library prepares them, and what there is to say of it. Images that fit stay as they are: of its size, or
-    smaller where the weights are somebody's own, who may have trained them on small images.
+    """The data as the model's library prepares them, else as is usual for them, and what there is to say of it. Images that fit a model
+    stay as they are: of its size, or smaller where the weights are somebody's own, who may have trained them on small images.
     """
-    known = model.preparation
-    if known is None or known.resize is None or known.crop is None:
+    sides = _first_sides(data) if model.preparation or data.usual else None
+    if sides is None:
         return data, ()
-    sides = _first_sides(data)
-    if sides is None or (max(sides) <= known.crop and (not model.whole or sides == (known.crop, known.crop))):
+    known = data.usual if _fits(model, sides) else model.preparation
+    if known is None or known.resize is None or known.crop is None:
         return data, ()
     images = PreparedImages(data.images, known.resize, known.crop, known.interpolation, known.squashed)
     chosen = {
@@ -54,6 +54,14 @@ def prepared(model: LoadedModel, data: LoadedData) -> tuple[LoadedData, tuple[st
     }
     facts = {**data.facts, **chosen} if data.facts else {}
     return replace(data, images=images, facts=facts), (_said(known, sides),)
+
+
+def _fits(model: LoadedModel, sides: tuple[int, int]) -> bool:
+    """Whether the model's configuration asks for nothing else."""
+    known = model.preparation
+    if known is None or known.resize is None or known.crop is None:
+        return True
+    return max(sides) <= known.crop and (not model.whole or sides == (known.crop, known.crop))
 
 
 def _first_sides(data: LoadedData) -> tuple[int, int] | None:

@@ -1,6 +1,5 @@
-"""Samples that code gives: arrays, map-style datasets, torchvision's sets, and what a user's factory makes."""
+"""Samples that code gives: arrays, map-style datasets, and what a user's factory makes."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +10,11 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.errors import DataError, SampleError
 from attrcert.loading.architectures import reported
 from attrcert.loading.arrays import array_samples
+from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.pixels import Form, Images, Wanted, as_sample, class_number
-from attrcert.loading.vision import torchvision
-from attrcert.registry import unknown
-from attrcert.settings.sources import DataSpec
 
 PICTURE = ("C", "H", "W")
 LOOKED_AT = 16  # items of a dataset, for one that can be read
@@ -25,13 +22,17 @@ LOOKED_AT = 16  # items of a dataset, for one that can be read
 
 @dataclass(frozen=True)
 class Opened:
-    """Samples as they were found: what they are, a hash where there is a file or folder to hash, and what they are called."""
+    """Samples as they were found: what they are, a hash where there is a file or folder to hash, what they are called, how such samples
+    are usually prepared, and what was settled without being asked for.
+    """
 
     images: Images
     form: Form
     digest: str | None = None
     sources: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    usual: Preparation | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,23 +63,6 @@ def _pair(item: Any) -> tuple[Any, Any]:
     if isinstance(item, tuple | list) and len(item) in (1, 2):
         return item[0], item[1] if len(item) == 2 else None
     return item, None
-
-
-def torchvision_set(spec: DataSpec) -> Any:
-    """The dataset that torchvision:NAME:SPLIT names."""
-    _, name, *split = spec.dataset.split(":")
-    datasets = torchvision("datasets")
-    if name not in datasets.__all__:
-        raise unknown("torchvision dataset", name, datasets.__all__)
-    make = getattr(datasets, name)
-    parameters = inspect.signature(make).parameters
-    if split and "train" in parameters and split[0] not in ("train", "test"):
-        raise UsageError(f"{name} has the splits train and test, got {split[0]}")
-    offered: dict[str, Any] = {"root": spec.data_root, "download": spec.download}
-    if split:
-        offered |= {"train": split[0] == "train"} if "train" in parameters else {"split": split[0]}
-    arguments = {key: value for key, value in offered.items() if key in parameters or key == "split"}
-    return called(make, arguments, spec.dataset, hint="check --data-root, or add --download")
 
 
 def wrap(made: Any, name: str = "data", *, wanted: Wanted | None = None) -> Opened:

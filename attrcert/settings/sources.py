@@ -130,7 +130,7 @@ class DataSpec(Capped):
     dataset: Any = setting(
         DEFAULT_SAMPLE,
         "A bundled sample's name, an .npz (images, signals or features, and labels), an .npy, a .csv or .parquet, a folder of images, "
-        "torchvision:NAME:SPLIT, or module:factory.",
+        "torchvision:NAME:SPLIT (MNIST:test, ImageNet:val), cub:FOLDER:SPLIT, or module:factory.",
         DATA, argument=True, basic=True,
     )  # fmt: skip
     data_kind: str | None = setting(

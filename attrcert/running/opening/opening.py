@@ -104,9 +104,10 @@ def _load(
     first, classes = _first_convolution(loaded.classifier), loaded.facts.get("classes")
     data = replace(data, channels=data.channels or _channels(loaded.classifier, first))
     found = load_data(data, plane=Kind.SIGNALS if isinstance(first, nn.Conv1d) else Kind.IMAGES, of_model=classes)
+    told: tuple[str, ...] = ()
     if data.resize is None and data.crop is None and found.of_pixels:
         found, told = prepared(loaded, found)
-        loaded = replace(loaded, notes=(*loaded.notes, *told))
+    loaded = replace(loaded, notes=(*loaded.notes, *found.notes, *told))
     if found.scale is not None:
         loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
     return loaded, found, device
