@@ -28,6 +28,7 @@ from attrcert.columns import OF_ROW, TURN, Column, declared
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
+from attrcert.papers import entries
 from attrcert.references import PAPERS
 from attrcert.running.evaluating.campaigns import Campaign
 from attrcert.settings.attacking import WORST
@@ -69,6 +70,7 @@ def families() -> dict[str, list[Entry]]:
         "models": [_entry(name, _model_meaning(path)) for name, path in bundled.models().items()],
         "samples": [_entry(name, bundled.MEANINGS[name]) for name in bundled.samples()],
         "architectures": _described(BUNDLED),
+        "papers": entries(),
         "settings": _settings(),
         "columns": [{**_entry(column.name, column.meaning), "guarantee": _promise(column)} for column in declared()],
         "guarantees": [_entry(guarantee.value, guarantee.meaning) for guarantee in Guarantee],

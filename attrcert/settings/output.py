@@ -158,7 +158,7 @@ class Files(Settings):
 
 
 @dataclass(frozen=True)
-class Findings(Settings):
+class Findings(Format):
     """How the findings are shown."""
 
     format: str = setting("table", "Format of stdout.", OUTPUT, choices=("table", "json"), basic=True)

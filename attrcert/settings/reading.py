@@ -4,13 +4,14 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from attrcert.errors import UsageError
+from attrcert.papers import ITEMS
 from attrcert.settings.declared import OUTPUT, Settings, setting
 from attrcert.settings.output import Findings, Format, path
 
 RULES, BASELINE = "Rules", "Baseline"
 FAMILIES = (
     "attributions", "certificates", "rules", "boundings", "confidence-bounds", "attacks", "presets", "metrics", "models", "samples",
-    "architectures", "settings", "columns", "guarantees",
+    "architectures", "papers", "settings", "columns", "guarantees",
 )  # fmt: skip
 
 
@@ -116,3 +117,11 @@ class Listing(Findings):
     """What is listed."""
 
     family: str | None = setting(None, "What to list.", choices=FAMILIES, argument=True, unsaid="all", basic=True)
+    paper: str | None = setting(
+        None, "Of `papers`: this one alone.", choices=tuple(ITEMS), unsaid="all five", basic=True
+    )
+
+    def check(self) -> None:
+        super().check()
+        if self.paper and self.family not in (None, "papers"):
+            raise UsageError(f"--paper is for `attrcert catalogue papers`, got {self.family}")
