@@ -28,6 +28,12 @@ def coloured(heat: np.ndarray, largest: float | None = None) -> np.ndarray:
     return np.stack([1 - blue, 1 - red - blue, 1 - red], axis=2)
 
 
+def shaded(sizes: np.ndarray) -> np.ndarray:
+    """White at 0, black at the largest."""
+    grey = 1 - sizes / (float(sizes.max()) or 1.0)
+    return np.repeat(grey[:, :, None], 3, axis=2)
+
+
 def sided(side: np.ndarray) -> np.ndarray:
     """The sides of pixels in their colours."""
     rgb = np.zeros((*side.shape, 3))

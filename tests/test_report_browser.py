@@ -55,13 +55,13 @@ def test_the_page_loads_without_a_console_message_and_asks_for_nothing_but_itsel
 def test_every_picture_and_figure_is_drawn(browser, page):
     browser.open(page)
     widths = browser.run("return Array.from(document.images, (image) => image.complete && image.naturalWidth)")
-    # 2 runs, most and least moved, of 6 samples 4 and the other 2, 5 pictures each; 4 pictures of the Jacobian
-    assert len(widths) == 2 * (4 + 2) * 5 + 4
+    # 2 runs, most and least moved, of 6 samples 4 and the other 2, 5 pictures each; 6 pictures of the Jacobian
+    assert len(widths) == 2 * (4 + 2) * 5 + 6
     assert all(width >= 28 for width in widths)
     heights = browser.run(
         "return Array.from(document.querySelectorAll('.plots svg'), (svg) => svg.getBoundingClientRect().height)"
     )
-    assert len(heights) == 5
+    assert len(heights) == 9
     assert all(height > 50 for height in heights)
 
 

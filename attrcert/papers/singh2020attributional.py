@@ -26,6 +26,10 @@ ITEMS = (
         "Wide ResNets", Sort.NETWORK, "28-10 and 40-2", "attrcert.loading.published", "attrcert bound weights.pt data.npz --arch wrn-28-10",
     ),
     Item(
+        "Figure S2", Sort.FIGURE, "box plots of Kendall's tau and the top-k intersection", "attrcert.reporting.pages.paper_figures",
+        "attrcert report attacks.csv --plots figures",
+    ),
+    Item(
         "the tables of attributional robustness", Sort.TABLE, "top-k intersection and Kendall's tau under attack",
         "attrcert.reporting.summaries.attacks", "attrcert attack --preset singh --metric top-k,kendall --limit 1",
     ),

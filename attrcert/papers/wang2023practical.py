@@ -73,6 +73,18 @@ ITEMS = (
         "", "attrcert attack fashion-adversarial --eps 0.1 --limit 8",
     ),
     Item(
+        "Figure 3", Sort.FIGURE, "eta, what the linearisation misses, against eps", "attrcert.reporting.pages.paper_figures",
+        "attrcert report bounds.csv --plots figures",
+    ),
+    Item(
+        "Figures 4 to 7", Sort.FIGURE, "|J| as a heat map: its first 100 dimensions, and whole", "attrcert.reporting.pages.galleries",
+        "attrcert bound --limit 1 --save-jacobian 0 --out bounds.csv",
+    ),
+    Item(
+        "Figure 8", Sort.FIGURE, "the distribution of T - T_hat, here as a share of |g|", "attrcert.reporting.pages.paper_figures",
+        "attrcert report attacks.csv --plots figures",
+    ),
+    Item(
         "Table 6", Sort.TABLE, "T_hat_e, T_e, T'_e, T_hat_c, T_c without label constraint", "attrcert.reporting.summaries.attacks",
         "attrcert attack --eps 0.1 --label-constraint off --limit 8",
         "Attacks here keep the label in any case; attrcert counts how often T_e is exceeded.",

@@ -3,24 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter
 
-from attrcert.columns import COLUMNS, Column, Row, declared, verdicts
-from attrcert.reporting.pages.plots import LINE, Plot, legend_below
+from attrcert.columns import COLUMNS, Column, declared, verdicts
+from attrcert.reporting.pages.drawing import (
+    around_diagonal,
+    cases,
+    colour,
+    curves,
+    lines_with_bands,
+    points,
+    positive,
+)
+from attrcert.reporting.pages.paper_figures import paper_figures
+from attrcert.reporting.pages.plots import LINE, STYLES, Plot, legend_below
 from attrcert.reporting.pages.worst import RunRows
-from attrcert.reporting.summaries.statistics import grouped
 from attrcert.vocabulary import Guarantee, Status
 
-# on white and on black
-COLOURS = (
-    "#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0", "#9a7453", "#52a7cf", "#94a03a",
-    "#d67fb0",
-)  # fmt: skip
 STATUS_COLOURS = {
     Status.EVERYWHERE: "#3f87c6",
     Status.OK: "#2fa37c",
@@ -31,16 +33,13 @@ STATUS_COLOURS = {
     Status.NOT_CONVERGED: "#d3566a",
 }
 ERROR_COLOUR = "#8a3040"
-STYLES = ("-", "--", ":", "-.")
-MARKERS = "osD^v<>P"
-RASTER = 2000  # points beyond which a scatter is drawn as pixels
 
 
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
     makers = (_distributions, _angles, _tightness, _statuses)
     named = [replace(run, name=_legible(run.name)) for run in runs]
-    found = (*_scatters(named), *(make(named) for make in makers))
+    found = (*_scatters(named), *(make(named) for make in makers), *paper_figures(named))
     return tuple(plot for plot in found if plot is not None)
 
 
@@ -68,36 +67,10 @@ def _scatters(runs: Sequence[RunRows]) -> Iterable[Plot | None]:
 def _against(runs: Sequence[RunRows], column: Column, name: str) -> Plot | None:
     bound, reached, promised = column.name, column.bounds, column.promised
     above = ABOVE.get(promised, ESTIMATED) if promised else ESTIMATED
-    series = {label: points[(points > 0).all(axis=1)] for label, points in _points(runs, bound, reached).items()}
-    series = {label: points for label, points in series.items() if len(points)}
+    series = positive(points(runs, bound, reached))
     if not series:
         return None
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        for place, (label, points) in enumerate(series.items()):
-            x, y = points.T
-            axes.scatter(
-                x, y, s=16, alpha=0.65, label=label, color=_colour(place), marker=MARKERS[place % len(MARKERS)],
-                linewidths=0, rasterized=len(points) > RASTER,
-            )  # fmt: skip
-        whole = np.concatenate(list(series.values()))
-        low, high = whole.min() / 1.3, whole.max() * 1.3
-        axes.plot([low, high], [low, high], color=mpl.rcParams["text.color"], linewidth=1, label=f"{reached} = {bound}")
-        axes.set(
-            xscale="log",
-            yscale="log",
-            xlim=(low, high),
-            ylim=(low, high),
-            xlabel=f"bound {bound}",
-            ylabel=f"reached {reached}",
-        )
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
-        legend_below(axes)
-
+    draw = around_diagonal(series, f"bound {bound}", f"reached {reached}", f"{reached} = {bound}")
     title = f"What attacks reach, against the {column.guarantee} bound"
     return Plot(
         name, title, f"A point per sample, eps and attack. {above.format(bound)}", draw, (6.2, 5.2 + LINE * len(series))
@@ -127,7 +100,7 @@ def _distributions(runs: Sequence[RunRows]) -> Plot | None:
                 missing = total - len(values) if below else 0
                 heights = (missing + np.arange(len(values) + 1)) / total
                 axes.step(
-                    [values[0], *values], heights, where="post", label=label, color=_colour(place), linestyle=style
+                    [values[0], *values], heights, where="post", label=label, color=colour(place), linestyle=style
                 )
             axes.set(xlabel=column.axis, ylabel="share of samples", ylim=(0, 1.02))
             legend_below(axes)
@@ -144,7 +117,7 @@ def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, l
     """By run and case: colour and style, the sorted figures, the number of samples. A colour is a run's, or a case's of one run."""
     found: dict[str, tuple[int, str, list[float], int]] = {}
     for number, run in enumerate(runs):
-        for case, (label, rows) in enumerate(_cases(run)):
+        for case, (label, rows) in enumerate(cases(run)):
             by_sample = {row["index"]: row.get(column) for row in rows}  # attacks on a sample share its bound
             values = sorted(float(cell) for cell in by_sample.values() if isinstance(cell, int | float))
             name = ", ".join([run.name, label]) if len(runs) > 1 else label
@@ -157,65 +130,22 @@ def _values(runs: Sequence[RunRows], column: str) -> dict[str, tuple[int, str, l
     return found
 
 
-def _cases(run: RunRows) -> Iterable[tuple[str, list[Row]]]:
-    """Rows by what makes a bound of the run: eps, threshold, radius."""
-    chosen = any(row.get("radii_tried") for row in run.rows)
-    keys = ("eps", "threshold_kind", "threshold", *(() if chosen else ("radius",)))
-    for case, rows in grouped(run.usable, lambda row: tuple(row.get(key) for key in keys)).items():
-        told: dict[str, Any] = dict(zip(keys, case, strict=True))
-        kind = told.pop("threshold_kind") or "threshold"
-        words = [
-            f"{kind if key == 'threshold' else key} {value:.6g}" for key, value in told.items() if value is not None
-        ]
-        yield ", ".join(words), rows
-
-
 def _angles(runs: Sequence[RunRows]) -> Plot | None:
     """Medians over samples with the middle half, for figures of at least two eps."""
     columns = sorted((column for column in COLUMNS["attack"] if column.curve), key=lambda one: one.rank)
-    curves = []
-    for place, run in enumerate(runs):
-        for number, column in enumerate(columns):
-            points = _curve(run.usable, column)
-            if len(points) > 1:
-                label = f"{run.name}: {column.curve}" if len(runs) > 1 else column.curve
-                style = STYLES[number % len(STYLES)]
-                curves.append((label, style, place if len(runs) > 1 else number, points))
-    if not curves:
+    found = curves(runs, {column.curve: column for column in columns})
+    if not found:
         return None
-
-    def draw(figure: Figure) -> None:
-        axes = figure.add_subplot()
-        for label, style, place, points in curves:
-            eps, middle, low, high = np.array(points).T
-            axes.plot(eps, middle, style, color=_colour(place), label=label, marker="o", markersize=3.5)
-            axes.fill_between(eps, low, high, color=_colour(place), alpha=0.12, linewidth=0)
-        axes.set(xlabel="eps", ylabel="angle, degrees", ylim=(0, None))
-        legend_below(axes)
-
     caption = (
         "Medians over samples, and the middle half. A sample without a bound counts as 180 degrees; of several attacks the "
         "strongest on each sample counts."
     )
-    return Plot("angles", "Angle against eps", caption, draw, (7.2, 3.9 + LINE * len(curves)))
-
-
-def _curve(rows: Sequence[Row], column: Column) -> list[tuple[float, float, float, float]]:
-    """eps, median and quartiles; of each sample the worst of the attacks."""
-    worst: dict[Any, dict[Any, float]] = {}
-    if not any(row.get(column.name) is not None for row in rows):
-        return []
-    for row in rows:
-        cell = column.lacking if row.get(column.name) is None else row[column.name]
-        if row.get("eps") is not None and isinstance(cell, int | float):
-            of_eps = worst.setdefault(row["eps"], {})
-            of_eps[row["index"]] = max(of_eps.get(row["index"], 0.0), float(cell))
-    found = [(eps, np.percentile(list(angles.values()), [50, 25, 75])) for eps, angles in sorted(worst.items())]
-    return [(float(eps), float(middle), float(low), float(high)) for eps, (middle, low, high) in found]
+    size = (7.2, 3.9 + LINE * len(found))
+    return Plot("angles", "Angle against eps", caption, lines_with_bands(found, "angle, degrees"), size)
 
 
 def _tightness(runs: Sequence[RunRows]) -> Plot | None:
-    series = {label: points[:, 0] for label, points in _points(runs, "tightness").items()}
+    series = {label: found[:, 0] for label, found in points(runs, "tightness").items()}
     if not series:
         return None
 
@@ -226,7 +156,7 @@ def _tightness(runs: Sequence[RunRows]) -> Plot | None:
             list(series.values()),
             bins=np.linspace(0, largest * 1.02, 25).tolist(),
             label=list(series),
-            color=[_colour(place) for place in range(len(series))],
+            color=[colour(place) for place in range(len(series))],
         )
         axes.axvline(1, color=mpl.rcParams["text.color"], linewidth=1)
         axes.set(xlabel="T_hat_e / T_e", ylabel="rows")
@@ -259,18 +189,3 @@ def _statuses(runs: Sequence[RunRows]) -> Plot | None:
         legend_below(axes)
 
     return Plot("status", "How the rows ended", "Rows by status.", draw, (7.2, 2.0 + 0.4 * len(counts)))
-
-
-def _points(runs: Sequence[RunRows], *names: str) -> dict[str, np.ndarray]:
-    """Of the rows that have all of these figures, a point each: by run where several have attacks, else by attack."""
-    having = [run for run in runs if any(row.get("attack") is not None for row in run.rows)]
-    parts = {run.name: run.usable for run in having}
-    if len(having) == 1:
-        parts = grouped(having[0].usable, lambda row: str(row.get("attack")))
-    found = {label: [[row.get(name) for name in names] for row in rows] for label, rows in parts.items()}
-    full = {label: [cells for cells in lines if None not in cells] for label, lines in found.items()}
-    return {label: np.array(cells, dtype=float) for label, cells in full.items() if cells}
-
-
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]

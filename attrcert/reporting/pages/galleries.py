@@ -10,7 +10,7 @@ import numpy as np
 
 from attrcert.columns import Cell, Row
 from attrcert.errors import UsageError
-from attrcert.pictures import LARGEST, coloured, grey_or_colour, png, sided
+from attrcert.pictures import LARGEST, coloured, grey_or_colour, png, shaded, sided
 from attrcert.reporting.pages.worst import RunRows, badness, cell_text, worst_rows
 from attrcert.reporting.summaries.statistics import grouped
 from attrcert.saved.array_files import Arrays
@@ -18,6 +18,7 @@ from attrcert.saved.arrays import delta_key, input_key, jacobian_key, map_key, m
 from attrcert.vocabulary import Side, round_down
 
 POWER_STEPS = 100
+FIRST = 100  # dimensions of a Jacobian that are shown apart, as wang2023practical does
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ def jacobians(name: str, rows: Sequence[Row], arrays: Arrays) -> Gallery | None:
     cards = tuple(_jacobian_card(index, lengths.get(index), arrays) for index in indices)
     note = (
         "Entry (i, j) of the Jacobian says how much pixel j moves entry i of the attribution: red raises it, blue lowers it, on a "
-        "square-root scale. The direction is the right singular vector of the largest singular value."
+        "square-root scale; beside it the size of the entries, white is 0 and black the largest of the picture. The direction is the "
+        "right singular vector of the largest singular value."
     )
     return Gallery(f"{name}: Jacobian of the attribution", note, cards) if cards else None
 
@@ -195,8 +197,10 @@ def _jacobian_card(index: int, length: Cell, arrays: Arrays) -> Card:
         pictures=(
             _picture("input", grey_or_colour(image)),
             _picture("attribution", coloured(heat.sum(axis=0))),
-            replace(_picture("Jacobian", coloured(np.sign(shrunk) * np.sqrt(np.abs(shrunk)))), wide=True),
             _picture("direction that moves it most", coloured(direction.reshape(image.shape).sum(axis=0))),
+            replace(_picture("Jacobian", coloured(np.sign(shrunk) * np.sqrt(np.abs(shrunk)))), wide=True),
+            replace(_picture("size of its entries", shaded(np.abs(shrunk))), wide=True),
+            replace(_picture(f"the same, first {FIRST} dimensions", shaded(np.abs(J[:FIRST, :FIRST]))), wide=True),
         ),
     )
 

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import matplotlib as mpl
@@ -34,6 +35,12 @@ SETTINGS: dict[Any, Any] = {
 }
 
 
+# on white and on black
+COLOURS = (
+    "#3f87c6", "#e0813c", "#2fa37c", "#b65fa5", "#c7a02c", "#7b80d4", "#d3566a", "#57a8a0", "#9a7453", "#52a7cf", "#94a03a",
+    "#d67fb0",
+)  # fmt: skip
+STYLES = ("-", "--", ":", "-.")
 LETTERS = 64  # of a name that fit below a figure
 LINE = 0.19  # inches of a line of a legend
 
@@ -88,5 +95,5 @@ class Plot:
         text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
         for mark in (' id="', "url(#", 'href="#'):
             text = text.replace(mark, f"{mark}{self.name}-")
-        label = f'<svg role="img" aria-label="{self.title}" '
+        label = f'<svg role="img" aria-label="{escape(f"{self.title}. {self.caption}")}" '
         return re.sub(r'(width|height)="[\d.]+pt" ', "", text.replace("<svg ", label, 1), count=2)
