@@ -214,6 +214,13 @@ def readable_bytes(count: int) -> str:
     return f"{count / _UNITS[unit]:.3g} {unit}B"
 
 
+def readable_seconds(seconds: float) -> str:
+    """As people say it."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
 def parse_bounding(text: str) -> tuple[str, float]:
     """What bounds an attribution, and its number: unit, sample-max, clip:Q or clip-at:M."""
     word, _, number = text.partition(":")

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from attrcert.vocabulary import readable_seconds
+
 LEAST = 4  # samples that every part is to have, if there is time
 STEP = 0.2  # of the whole time: a batch is to take no more
 GROWTH = 4  # times the largest batch so far: what a larger one takes is not known well
@@ -108,7 +110,7 @@ def spend(
         plan = shared(clock.left, costs)
         if not any(plan.values()):
             return
-        tell("; ".join(f"{name} {n} in {readable(n * each[name])}" for name, n in plan.items() if n))
+        tell("; ".join(f"{name} {n} in {readable_seconds(n * each[name])}" for name, n in plan.items() if n))
         for work in works:
             if plan[work.name] and clock.left > 0:
                 each[work.name] = carried_out(work, plan[work.name], each[work.name], clock, watch)
@@ -127,8 +129,3 @@ def carried_out(work: Paced, samples: int, each: float, clock: Clock, watch: Wat
             advance(work.done - done)
             samples -= size
     return each
-
-
-def readable(seconds: float) -> str:
-    """As people say it."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.1f} min"

@@ -10,7 +10,7 @@ from attrcert.cli.console import put
 from attrcert.foreign import printable
 from attrcert.running.engines.engine import Engine, fitting
 from attrcert.running.opening.runs import Run
-from attrcert.vocabulary import readable_bytes
+from attrcert.vocabulary import readable_bytes, readable_seconds
 
 PATIENCE = 4.0  # seconds after which no more samples are tried at once
 GROWTH = 8  # times as many the next time
@@ -46,7 +46,7 @@ def _plan(run: Run, engine: Engine, memory: str) -> dict[str, Any]:
         + (f", {chunk} points differentiated together" if chunk else ""),
         "workers": engine.workers,
         "memory": f"{readable_bytes(used)} at most so far, with {tried} of them; --memory {memory} limits a batch",
-        "time": f"{most} {_readable(seconds * samples / engine.workers)}, {measured}",
+        "time": f"{most} {readable_seconds(seconds * samples / engine.workers)}, {measured}",
     }
 
 
@@ -60,9 +60,3 @@ def _seconds(run: Run, most: int) -> tuple[float, int]:
         if tried == most or taken > PATIENCE:
             return taken / tried, tried
         tried = min(most, GROWTH * tried)
-
-
-def _readable(seconds: float) -> str:
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

@@ -13,7 +13,7 @@ from typing import Any
 import typer
 
 from attrcert.cli.console import silent, talk, warn
-from attrcert.cli.progress import progress
+from attrcert.cli.progress import progress, tell_estimate
 from attrcert.columns import Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.foreign import shell
@@ -57,8 +57,9 @@ def compute(
         done = books.file.finished if books.file else frozenset()
         run, size = _as_begun(run, asked, engine, books.file, tell)
         books.begin({**run.environment(), "batch_size": size, "chunk": run.work.layout.chunk})
+        each = None if quiet else tell_estimate(run, engine, size, total - len(done))
         with (
-            progress(DOING[run.config.command], total, len(done), quiet=quiet) as advance,
+            progress(DOING[run.config.command], total, len(done), quiet=quiet, each=each) as advance,
             closing(engine(run, Order(done, size, books.kept, tell))) as found,
         ):
             for batch in found:
