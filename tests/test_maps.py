@@ -1,5 +1,6 @@
 """Products of small batches: several vectors of a sample at a time, and no more of them than are needed."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from reference.dense import top_singular_value
 from scipy.sparse.linalg import svds
 
 from attrcert.attributions.input_times_gradient import InputTimesGradient
+from attrcert.bounds.first_order.linf_scaled import LinfScaled
 from attrcert.draws import Draws
 from attrcert.linalg.maps import Dense, LowRank, copied, divisor
 from attrcert.linalg.row_sums import dense, root_of_absolute_gram
@@ -150,3 +152,20 @@ def test_a_map_without_a_transposed_product_is_refused_unless_it_is_symmetric() 
     torch.testing.assert_close(Symmetric().rmatvec(v), 2 * v, rtol=0, atol=0)
     with pytest.raises(AssertionError, match="Doubled has no rmatvec"):
         Doubled().rmatvec(v)
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+def test_few_rounds_of_the_search_end_close_to_what_many_plain_ones_reach(spread: float) -> None:
+    n, sizes = 500, list[int]()
+    falling = torch.arange(1, 31, dtype=torch.float64).rsqrt()  # as the singular values of networks' Jacobians do
+    J = (normal(20, 1, n, 30) * falling) @ (normal(21, 1, 30, n) * 10 ** (spread * normal(22, n)))
+    found = LinfScaled()(Counting(Dense(J), sizes), Draws(0, (0,)))
+    assert sum(sizes) <= 200  # vectors that were multiplied; before, 300 to 600
+    P = (J[0].T @ J[0]).numpy()
+    V = np.random.default_rng(0).standard_normal((n, 8))
+    for _ in range(200):
+        V /= np.linalg.norm(V, axis=1, keepdims=True)
+        V = P @ V
+    D = np.linalg.norm(V, axis=1)
+    reached = math.sqrt(np.linalg.eigvalsh(P / np.sqrt(np.outer(D, D)))[-1] * D.sum())
+    assert reached * (1 - 1e-3) <= float(found.upper) <= 1.015 * reached  # the slack alone is 1 %

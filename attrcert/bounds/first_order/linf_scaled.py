@@ -18,13 +18,17 @@ from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.linalg.signs import sign_ascent
 from attrcert.types import LinearMap
 
+SETTLED = 0.02  # the solution's lower end is not used
+MOST = 64  # rounds or starts
+
 
 @dataclass(frozen=True)
 class LinfScaled:
     """Upper bound by the scaling, lower bound by sign iteration from the scaling's own rows.
 
-    Sign iteration has many fixed points: where products are cheap, on inputs of fewer than `small` entries, it gets as many more
-    starts, up to 64. `copies` vectors of a sample are multiplied together, where there is room for their graphs.
+    Where products are cheap, on inputs of fewer than `small` entries, the search gets as many more rounds and sign iteration, which has
+    many fixed points, as many more starts, up to 64. `copies` vectors of a sample are multiplied together, where there is room for
+    their graphs.
     """
 
     solver: TopSingularValue = TopSingularValue()
@@ -34,9 +38,12 @@ class LinfScaled:
     copies: int = 1
 
     def __call__(self, J: LinearMap, draws: Draws) -> FirstOrder:
-        D, V = replace(self.search, copies=self.copies)(J, draws)
-        solution = self.solver(ColumnScaled(J, D.rsqrt()), draws, purpose="linf-scaled")
-        count = max(self.sign_starts, min(64, self.small // V.shape[2]))
+        cheap = self.small // J.shape[2]
+        search = replace(self.search, rounds=max(self.search.rounds, min(MOST, cheap)), copies=self.copies)
+        D, V = search(J, draws)
+        solver = replace(self.solver, settled=SETTLED)
+        solution = solver(ColumnScaled(J, D.rsqrt()), draws, purpose="linf-scaled")
+        count = max(self.sign_starts, min(MOST, cheap))
         z = draws.normal("rounding", count, V.shape[1], like=J)
         starts = torch.einsum("bsm,bmn->sbn", z, V)
         worst = solution.vector * D.rsqrt()

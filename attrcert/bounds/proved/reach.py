@@ -76,7 +76,7 @@ class Reach:
         G = A.mT @ A
         if self.is_l2:
             return proved_eigenvalue(G, draws).sqrt()
-        D, _ = DiagonalScaling()(Dense(A), draws)
+        D, _ = DiagonalScaling(rounds=20)(Dense(A), draws)
         narrow = D.rsqrt()
         value = proved_eigenvalue(narrow[:, :, None] * G * narrow[:, None, :], draws) * D.sum(dim=1)
         return torch.minimum(value, G.abs().sum(dim=(1, 2))).sqrt()
