@@ -41,10 +41,12 @@ class Constant:
 class Blurred:
     """The image itself under a Gaussian blur whose weights sum to one at the border too; B is the blur.
 
-    The baseline moves with the image, as it does for a user who explains the perturbed image, and J says so.
+    The baseline moves with the image, as it does for a user who explains the perturbed image, and J says so. Of the blur's weights `taps`
+    are there, or all.
     """
 
     sigma: float = 3.0
+    taps: int | None = None
 
     def __call__(self, x: Pixels) -> Pixels:
         return self.linear(x)
@@ -59,7 +61,10 @@ class Blurred:
 
     def _kernel(self, like: Tensor, dim: int) -> Float[Tensor, "side side"]:
         place = torch.arange(like.shape[dim], device=like.device, dtype=like.dtype)
-        weights = torch.exp(-0.5 * ((place[:, None] - place) / self.sigma) ** 2)
+        away = (place[:, None] - place).abs()
+        weights = torch.exp(-0.5 * (away / self.sigma) ** 2)
+        if self.taps is not None:
+            weights = weights * (away <= self.taps // 2)
         return weights / weights.sum(dim=1, keepdim=True)
 
 

@@ -9,14 +9,15 @@ from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
 from attrcert.columns.inverse import DEVIATION_ALLOWED, INVERSE
 from attrcert.columns.pixels import COUNTS, PIXELS
+from attrcert.columns.score import METRIC, score_row
 from attrcert.columns.smoothed import SMOOTH
 from attrcert.columns.turned import SMOOTH_ATTACK, TURN
 from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "SMOOTH_ATTACK",
-    "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
+    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW", "SMOOTH",
+    "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,
@@ -25,6 +26,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "certify": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
     "pixels": COMMON + PIXELS + CLOSING,
     "attack-smooth": (*COMMON, *INVERSE[:-1], *SMOOTH, *SMOOTH_ATTACK, *CLOSING),
+    "score": (*COMMON, *score_row(), *CLOSING),
 }
 ATTACKING = ("attack", "attack-smooth")  # whose rows have verdicts
 

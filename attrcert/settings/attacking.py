@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from attrcert.attacks import ATTACKS
 from attrcert.columns import METRIC_COLUMNS
 from attrcert.errors import UsageError
-from attrcert.settings.declared import ATTACK, Settings, declared, default_of, setting
+from attrcert.settings.declared import ATTACK, Settings, again, default_of, setting
 from attrcert.settings.explaining import full_name
 from attrcert.vocabulary import number_or, parse_number
 
@@ -78,5 +78,5 @@ class Attacking(Settings):
 class Turning(Settings):
     """The attack on smoothed attributions."""
 
-    steps: int = setting(default_of(Attacking, "steps"), declared(Attacking)["steps"].help, ATTACK, least=0, basic=True)
-    restarts: int = setting(0, declared(Attacking)["restarts"].help, ATTACK, least=0)
+    steps: int = again(Attacking, "steps", default_of(Attacking, "steps"))
+    restarts: int = again(Attacking, "restarts", 0)

@@ -28,6 +28,8 @@ class Task:
 
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
     alone: ClassVar[str] = ""  # why there cannot be several attributions, where there cannot
+    done: ClassVar[str] = "bounded"  # what it does to attributions, as its tables say
+    perturbs: ClassVar[bool] = True  # whether anything depends on the ball
 
     def __init__(self, **given: Any) -> None:
         known, parts = settings_of(type(self)), parts_of(type(self))

@@ -6,6 +6,7 @@ from typing import Any
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
@@ -195,6 +196,18 @@ def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     )
 
 
+def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """Of each metric what half of the samples have of the figure that comes first."""
+    for one in summarise_scores(rows):
+        if one.column.leads and one.statistic.median is not None:
+            low = one.column.worse == "down"
+            near = "" if one.eps is None else f" within {_norm(rows)} {one.eps:.4g}"
+            yield (
+                f"The {_map(rows)} of {_half(range(one.statistic.count))} has {one.column.name} "
+                f"{'at least' if low else 'at most'} {(round_down if low else round_up)(one.statistic.median, 3)}{near}, as measured."
+            )
+
+
 def _confidence(rows: Sequence[Row], identity: Mapping[str, Any]) -> str:
     """With what probability, of a sample or of all."""
     failure = max(figures(rows, "failure"), default=0.0)
@@ -235,4 +248,5 @@ _CLAIMS: Mapping[str, Callable[[Sequence[Row], Mapping[str, Any]], Found]] = {
     "certify": _smoothed,
     "pixels": _pixels,
     "attack-smooth": _turned,
+    "score": _scores,
 }

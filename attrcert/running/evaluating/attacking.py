@@ -14,6 +14,7 @@ from attrcert.bounds.first_order.ball import BallSearch
 from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
 from attrcert.errors import AttributionError, UsageError
 from attrcert.metrics import METRICS
+from attrcert.metrics.metric import cells_of
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
@@ -21,7 +22,6 @@ from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.methods import Layout, explainer, own_part
-from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.values import Unbounded, ValueSubject

@@ -94,13 +94,14 @@ class Run(Evaluation):
         """What a reader of the summary must know."""
         config = self.config
         norms = dict.fromkeys(f"|delta|_{one.perturbation.delta_norm.p:g} <= eps" for one in config.singles)
+        ball = f", perturbations {' or '.join(norms)} in {self.data.units}" if config.perturbs else ""
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
             config.explanation.target, f"class {config.explanation.target}"
         )
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
+            config.done: f"{config.about(classes)}{ball}",
             "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
