@@ -53,7 +53,7 @@ class Blurred:
 
     def linear(self, v: Pixels) -> Pixels:
         if v.ndim != 4:
-            raise UsageError(f"the blurred baseline needs images (channels, height, width), got {tuple(v.shape[1:])}")
+            raise UsageError(f"a blur needs images (channels, height, width), got inputs of shape {tuple(v.shape[1:])}")
         return self._kernel(v, -2) @ v @ self._kernel(v, -1).mT
 
     def adjoint(self, u: Pixels) -> Pixels:

@@ -1,11 +1,15 @@
 """The columns of scores of attributions: each metric's own, in the rows of that metric alone."""
 
 from dataclasses import replace
+from math import inf
 
 from attrcert.columns.column import Column, figure
 from attrcert.vocabulary import Guarantee
 
-MEASURED = Guarantee.EMPIRICAL
+MEASURED, FIRST, CORRECTED, PROVED = (
+    Guarantee.EMPIRICAL, Guarantee.FIRST_ORDER, Guarantee.CORRECTED, Guarantee.PROVED,
+)  # fmt: skip
+ON_PROVED = ("proved", True)
 METRIC = Column("metric", str, "what was measured (`attrcert score`)", case=True, place=7)
 CURVE = Column(
     "curve", str,
@@ -45,6 +49,69 @@ SCORES: dict[str, tuple[Column, ...]] = {
         figure(
             "deletion", MEASURED, "the same as pixels are taken out, the most important first",
             most=1, headline=True, rank=24, compared=("mean",), place=34, leads=True,
+        ),
+    ),
+    "adv-insertion": score_columns(
+        "adv-insertion",
+        figure(
+            "adv_insertion", MEASURED, "insertion of the clean input's pixels in the order of the map at the attacked input",
+            worse="down", most=1, headline=True, rank=25, compared=("mean",), place=35, leads=True,
+        ),
+    ),
+    "local-robustness": score_columns(
+        "local-robustness",
+        figure(
+            "robustness_lower", MEASURED, "largest |g(x+delta) - g(x)|_2 / |delta| found in the ball: local robustness is at least that",
+            headline=True, rank=26, compared=("mean",), place=36, leads=True,
+        ),
+        figure(
+            "robustness_first_order", FIRST, "what the Jacobian at x allows of it; elsewhere in the ball it may be larger",
+            headline=True, rank=27, place=37,
+        ),
+        figure(
+            "robustness_ball", CORRECTED, "the largest gain found in the ball (T_e_ball / eps): an estimate of it from above",
+            headline=True, rank=28,
+        ),
+        figure(
+            "robustness_proved", PROVED,
+            "what no delta of the ball exceeds: T_proved / eps, where secants gave it (--proved)",
+            lacking=inf, asked=ON_PROVED, headline=True, rank=29, compared=("mean",), place=38,
+        ),
+    ),
+    "crc": score_columns(
+        "crc",
+        figure(
+            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and at the perturbation where it is largest of those tried",
+            most=1, headline=True, rank=30, compared=("mean",), place=39, leads=True,
+        ),
+        figure(
+            "crc_published", FIRST, "|J delta| / |g(x+delta)| there: the published bound without its remainder, which CRC can exceed",
+            headline=True, rank=31,
+        ),
+        figure(
+            "crc_bound", MEASURED,
+            "(1 - sqrt(1 - r^2)) / 2 there, r = |g(x+delta) - g(x)| / the longer of the two: never below CRC; empty where r is 1 or more",
+            lacking=1.0, most=1, headline=True, rank=32,
+        ),
+        figure(
+            "crc_first_order", FIRST, "the same over the ball, with r = T_e / |g(x)|; empty where vacuous",
+            lacking=1.0, most=1, headline=True, rank=33,
+        ),
+        figure(
+            "crc_proved", PROVED, "the same with r = T_proved / |g(x)| (--proved); empty where vacuous",
+            lacking=1.0, asked=ON_PROVED, most=1, headline=True, rank=34, compared=("mean",), place=40,
+        ),
+    ),
+    "stability": score_columns(
+        "stability",
+        *(
+            figure(
+                name, MEASURED, f"largest relative change of the map, entry by entry, by that of the {what} (relative {whose} stability)",
+                headline=True, rank=35 + place, compared=("median",), place=41 + place, leads=not place,
+            )
+            for place, (name, what, whose) in enumerate(
+                (("ris", "input", "input"), ("ros", "logits", "output"), ("rrs", "inner layer (--layer)", "representation"))
+            )
         ),
     ),
 }  # fmt: skip

@@ -18,7 +18,12 @@ SCORES: "Family[Score]" = Family(
         "rps": "attrcert.scores.perturbation_similarity:PerturbationSimilarity",
         "insertion": "attrcert.scores.insertion:Insertion",
         "deletion": "attrcert.scores.insertion:Deletion",
+        "adv-insertion": "attrcert.scores.adversarial_insertion:AdversarialInsertion",
+        "local-robustness": "attrcert.scores.local_robustness:LocalRobustness",
+        "crc": "attrcert.scores.cosine_criterion:CosineCriterion",
+        "stability": "attrcert.scores.relative_stability:RelativeStability",
     },
+    {"ris": "stability", "ros": "stability", "rrs": "stability"},
 )
 
 
@@ -34,11 +39,16 @@ class About:
     settings: tuple[str, ...] = ()
 
 
-SHARES = ("fill", "shares")
+SHARES, DRAWS = ("fill", "shares"), ("random_draws",)
+SOLVER = ("linf_method", "proved", "slack", "max_steps", "failure")
 ABOUT: dict[str, About] = {
-    "rps": About(by_eps=True, settings=("random_draws",)),
+    "rps": About(by_eps=True, settings=DRAWS),
     "insertion": About(settings=SHARES),
     "deletion": About(settings=SHARES),
+    "adv-insertion": About(by_eps=True, curved=True, settings=(*SHARES, "steps")),
+    "local-robustness": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER, "steps")),
+    "crc": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER)),
+    "stability": About(by_eps=True, settings=(*DRAWS, "layer")),
 }
 
 

@@ -22,6 +22,7 @@ from torch.nn.functional import interpolate
 from attrcert.attributions.baselines import Baseline, Blurred, Constant
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
+from attrcert.networks.classifier import Classifier
 from attrcert.scores.sight import Cells, Score, Sight, mass
 from attrcert.types import Flat, Inputs
 
@@ -35,7 +36,7 @@ class Exchange(Score):
     fill: Baseline = BLACK
     shares: int = 20
 
-    def check(self, x: Inputs, maps: tuple[int, ...]) -> None:
+    def check(self, f: Classifier, x: Inputs, maps: tuple[int, ...]) -> None:
         self.fill(x[:1])  # a blur is for images
         if len(maps) != x.ndim - 1 or (x.ndim == 2 and maps != tuple(x.shape[1:])):
             raise UsageError(

@@ -1,7 +1,7 @@
 """What a metric looks at, and what it gives."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,11 +10,14 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from attrcert.ascent.balls import Ball
+from attrcert.ascent.loop import Problem
+from attrcert.bounds.first_order.enclosed import FirstOrder
+from attrcert.bounds.proved.bound import ProvedBound
 from attrcert.columns import Cell
 from attrcert.draws import Draws
 from attrcert.metrics.metric import measurable
 from attrcert.networks.classifier import Classifier
-from attrcert.types import Attribution, Batch, Flat, Inputs
+from attrcert.types import Attribution, Batch, Flat, Inputs, LinearMap
 from attrcert.vocabulary import Norm
 
 Cells = Mapping[str, Sequence[Cell]]  # of each column, one of each sample
@@ -22,9 +25,12 @@ Cells = Mapping[str, Sequence[Cell]]  # of each column, one of each sample
 
 @dataclass(frozen=True)
 class Sight:
-    """Samples with their maps g of the `target` classes. `f` is the network that is measured, and `chunk` points go through it at once."""
+    """Samples with their maps g of the `target` classes. `f` is the network that is measured, and `guide` the one whose derivatives lead:
+    the same, or its softplus version. `chunk` points go through them at once.
+    """
 
     f: Classifier
+    guide: Classifier
     attribution: Attribution
     batch: Batch
     target: Int64[Tensor, " b"]
@@ -49,6 +55,20 @@ class Sight:
         """Of each eps, within the input range."""
         return (Ball.around(self.x, self.norm, eps, self.batch.within) for eps in self.eps)
 
+    def problem(self, ball: Ball) -> Problem:
+        """For an ascent in a ball."""
+        return Problem(
+            self.attribution,
+            self.f,
+            lambda _: self.guide,
+            self.x,
+            self.target,
+            self.draws,
+            ball,
+            chunk=self.chunk,
+            map_shape=self.shape,
+        )
+
     def maps(self, delta: Float[Tensor, "b n"]) -> Flat:
         """g(x + delta)."""
         return self.attribution.value(self.f, self.x + delta.view_as(self.x), self.target, self.draws)
@@ -59,10 +79,23 @@ class Sight:
             return self.f(z).softmax(dim=1).gather(1, self.target[rows][:, None])[:, 0]
 
 
+@dataclass(frozen=True, kw_only=True)
+class CurvedSight(Sight):
+    """The same of a network that can be differentiated twice: its Jacobian and what is known of it at x, an estimate over each ball, and
+    proved bounds, by eps, where they were asked for.
+    """
+
+    jacobian: LinearMap
+    worst: FirstOrder
+    status: Sequence[str]
+    ball_wide: Callable[[float], list[float]]
+    proved: Mapping[float, ProvedBound]
+
+
 class Score(ABC):
     """A metric of attributions."""
 
-    def check(self, x: Inputs, maps: tuple[int, ...]) -> None:
+    def check(self, f: Classifier, x: Inputs, maps: tuple[int, ...]) -> None:
         """Refuse inputs, or maps of a shape, that it is not for."""
         return
 

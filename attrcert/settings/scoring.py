@@ -9,6 +9,7 @@ from attrcert.errors import UsageError
 from attrcert.scores import ABOUT, SCORES, About
 from attrcert.settings.declared import METHOD, Settings, again, declared, option, setting
 from attrcert.settings.explaining import Perturbation
+from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import BoundConfig
 from attrcert.vocabulary import NormKind
 
@@ -42,7 +43,16 @@ class Scoring(Settings):
         METHOD, choices=("zero", "mean", "blur"), basic=True,
     )  # fmt: skip
     shares: int = setting(20, "Steps from no pixel to all pixels.", METHOD, least=1)
-    random_draws: int = setting(10, "Random perturbations of a sample at each eps.", METHOD, least=1)
+    random_draws: int = setting(
+        10, "Random perturbations of a sample at each eps; Quantus takes 200 for stability.", METHOD, least=1
+    )
+    steps: int = setting(
+        PRESETS["joo"].settings["steps"], "Steps of the attacks of adv-insertion and local-robustness.", METHOD, least=0
+    )
+    layer: str | None = setting(
+        None, "The layer whose output rrs compares, by its name in the network.", METHOD,
+        unsaid="the last convolution; without one, what the last linear layer is given",
+    )  # fmt: skip
 
     def check(self) -> None:
         if not self.metric or len(set(self.metric)) < len(self.metric):
@@ -67,20 +77,14 @@ class ScoreConfig(BoundConfig):
     refused: ClassVar[Mapping[str, str]] = {
         "loss_hessian": "the attributions of logits are scored",
         **dict.fromkeys(
-            (
-                "k",
-                "ball",
-                "proved",
-                "eta_draws",
-                "label_constraint",
-                "margin_classes",
-                "linf_method",
-                "slack",
-                "max_steps",
-            ),
-            "no score depends on it",
+            ("k", "ball", "eta_draws", "label_constraint", "margin_classes"), "no figure of a score depends on it"
         ),
     }
+
+    def check(self) -> None:
+        super().check()
+        if self.perturbs and self.perturbation.delta_norm.kind is NormKind.LP:
+            raise UsageError("scores are for l2 and linf, got norm lp")
 
     @property
     def differentiates_twice(self) -> bool:
@@ -92,19 +96,24 @@ class ScoreConfig(BoundConfig):
 
     @property
     def idle(self) -> dict[str, str]:
-        used = {name for about in self.scoring.about.values() for name in about.settings}
         users: dict[str, list[str]] = {}
         for metric, about in ABOUT.items():
             for name in (*about.settings, *(declared(Nearness) if about.by_eps else ())):
                 users.setdefault(name, []).append(metric)
-        near = declared(Nearness) if self.perturbs else ()
+        unused = {name: metrics for name, metrics in users.items() if not set(metrics) & set(self.scoring.metric)}
         return {
             **super().idle,
-            **{
-                name: f"{option('metric')} {', '.join(metrics)}"
-                for name, metrics in users.items()
-                if name not in (*used, *near)
-            },
+            **{name: f"{option('metric')} {', '.join(metrics)}" for name, metrics in unused.items()},
+        }
+
+    def notes(self, samples: int) -> dict[str, str | None]:
+        twins = [name for name, about in self.scoring.about.items() if about.of_twin]
+        own = [name for name in self.scoring.metric if name not in twins]
+        filled = any("fill" in about.settings for about in self.scoring.about.values())
+        measured = f"{', '.join(own)}: the network as it is; {', '.join(twins)}: its softplus version"
+        return {
+            "fill": self.scoring.fill if filled else None,
+            "measured": measured if own and self.differentiates_twice else None,
         }
 
     @property
