@@ -6,18 +6,11 @@ from typing import Any
 
 from attrcert.columns import METRIC, Column, Row, headlines
 from attrcert.reporting.summaries.bounds import Summary, counts_text
-from attrcert.reporting.summaries.statistics import (
-    LowStatistic,
-    Statistic,
-    by_part,
-    figures,
-    grouped,
-    part_columns,
-    usable,
-)
+from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, usable
 from attrcert.reporting.tables.text_table import TextTable, plain, told
+from attrcert.vocabulary import Guarantee
 
-STATISTICS = ("mean", "median", "worst 5 %", "worst")
+MEASURED = "what was measured, on these samples and perturbations"
 
 
 @dataclass(frozen=True)
@@ -30,6 +23,11 @@ class ScoreSummary:
     column: Column
     statistic: Statistic | LowStatistic
 
+    @property
+    def case(self) -> tuple[str, ...]:
+        """What tells it from others, but for the figure."""
+        return (*self.of.values(), self.metric, "" if self.eps is None else f"{self.eps:.4g}")
+
     def as_json(self) -> dict[str, Any]:
         case = {"metric": self.metric, **({} if self.eps is None else {"eps": self.eps})}
         return {**self.of, **case, "guarantee": self.column.guarantee, self.column.name: asdict(self.statistic)}
@@ -38,52 +36,47 @@ class ScoreSummary:
 def summarise_scores(rows: Sequence[Row]) -> tuple[ScoreSummary, ...]:
     """In the order in which the rows came; samples that failed, and those without the figure, are left out."""
     return tuple(
-        ScoreSummary(dict(of), str(metric), eps if isinstance(eps, float) else None, column, _statistic(column, found))
-        for of, part in by_part(rows).items()
+        ScoreSummary(dict(of), str(metric), eps if isinstance(eps, float) else None, column, _statistic(column, case))
+        for of, part in by_part(usable(rows)).items()
         for (metric, eps), case in grouped(part, lambda row: (row.get(METRIC.name), row.get("eps"))).items()
         for column in headlines("score")
-        if (found := figures(usable(case), column.name))
+        if figures(case, column.name)
     )
 
 
-def _statistic(column: Column, found: Sequence[float]) -> Statistic | LowStatistic:
-    return LowStatistic.of(found) if column.worse == "down" else Statistic.of(found)
+def _statistic(column: Column, rows: Sequence[Row]) -> Statistic | LowStatistic:
+    """Rows that nothing bounds lie beyond every figure."""
+    found = figures(rows, column.name)
+    if column.worse == "down":
+        return LowStatistic.of(found)
+    return Statistic.of(found, beyond=0 if column.lacking is None else len(rows) - len(found))
 
 
 def score_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     """A line for each figure."""
     found = summarise_scores(rows)
-    keys = {
-        **part_columns(found),
-        "metric": lambda one: one.metric,
-        "eps": lambda one: "" if one.eps is None else f"{one.eps:.4g}",
-        "figure": lambda one: one.column.name,
-    }
-    return TextTable.of(
-        "How good and how stable the attribution is",
-        found,
-        {
-            **keys,
-            "guarantee": lambda one: str(one.column.guarantee or "-"),
-            "better": lambda one: "larger" if one.column.worse == "down" else "smaller",
-            **{name: _cell(place) for place, name in enumerate(STATISTICS, 1)},
-            "n": lambda one: str(one.statistic.count),
-        },
+    keys = (*(found[0].of if found else ()), METRIC.name, "eps", "figure")
+    lines, before = [], tuple[str, ...]()
+    for one in found:
+        case = one.case if one.case != before else ("",) * len(one.case)
+        statistics = [told(value, plain) for value in astuple(one.statistic)[1:]]
+        guarantee, before = str(one.column.guarantee or "-"), one.case
+        lines.append((*case, one.column.name, guarantee, *statistics, str(one.statistic.count)))
+    return TextTable(
+        title="How good and how stable the attribution is",
+        header=(*keys, "guarantee", "mean", "median", "worst 5 %", "worst", "n"),
+        cells=tuple(lines),
         facts=summary.told(),
-        notes=_notes(summary, found),
+        notes=tuple(_notes(summary, found)),
         keys=len(keys),
     )
-
-
-def _cell(place: int) -> Any:
-    return lambda one: told(astuple(one.statistic)[place], plain)
 
 
 def _notes(summary: Summary, found: Sequence[ScoreSummary]) -> Iterable[str]:
     yield f"{summary.samples} samples: {counts_text(summary.status, summary.misclassified)}."
     for column in {one.column.name: one.column for one in found}.values():
-        yield f"{column.name}: {column.meaning}."
-    yield f"worst 5 %, worst: of the samples, in the direction that is not `{'better'}`."
+        yield f"{column.name}: {column.meaning}. {'Larger' if column.worse == 'down' else 'Smaller'} is better."
     for guarantee in dict.fromkeys(one.column.promised for one in found):
         if guarantee is not None:
-            yield f"{guarantee}: {guarantee.meaning}."
+            yield f"{guarantee}: {MEASURED if guarantee is Guarantee.EMPIRICAL else guarantee.meaning}."
+    yield "worst 5 %: on 5 % of the samples the figure is as bad, or worse."

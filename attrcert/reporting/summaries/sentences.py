@@ -197,15 +197,17 @@ def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
 
 
 def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
-    """Of each metric what half of the samples have of the figure that comes first."""
-    for one in summarise_scores(rows):
-        if one.column.leads and one.statistic.median is not None:
-            low = one.column.worse == "down"
-            near = "" if one.eps is None else f" within {_norm(rows)} {one.eps:.4g}"
-            yield (
-                f"The {_map(rows)} of {_half(range(one.statistic.count))} has {one.column.name} "
-                f"{'at least' if low else 'at most'} {(round_down if low else round_up)(one.statistic.median, 3)}{near}, as measured."
-            )
+    """Of each metric the median of the figure that comes first, at each eps."""
+    leading = [one for one in summarise_scores(rows) if one.column.leads and one.statistic.median is not None]
+    for name, cases in grouped(leading, lambda one: one.column.name).items():
+        near = {one.eps: "" if one.eps is None else f" within {_norm(rows)} {one.eps:.4g}" for one in cases}
+        medians = _listed([f"{one.statistic.median:.3g}{near[one.eps]}" for one in cases])
+        samples = max(one.statistic.count for one in cases)
+        yield f"The median {name} of the {_map(rows)} is {medians} (measured on {samples} sample{'s' * (samples > 1)})."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
 
 
 def _confidence(rows: Sequence[Row], identity: Mapping[str, Any]) -> str:
