@@ -81,7 +81,7 @@ SCORES: dict[str, tuple[Column, ...]] = {
     "crc": score_columns(
         "crc",
         figure(
-            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and at the perturbation where it is largest of those tried",
+            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and at the attacked point, or of those tried where it is largest",
             most=1, headline=True, rank=30, compared=("mean",), place=39, leads=True,
         ),
         figure(

@@ -80,12 +80,17 @@ class Exchanged:
     shares: Float64[Tensor, " points"]
     probability: Float64[Tensor, "b points"]
 
-    def cells(self, area: str) -> Cells:
-        """The area, and the curve as text."""
+    @property
+    def area(self) -> list[float]:
+        """Below the curve, by the trapezoid rule."""
+        return torch.trapezoid(self.probability, self.shares, dim=1).tolist()
+
+    def cells(self, name: str) -> Cells:
+        """The area, under this name, and the curve as text."""
         shares = self.shares.tolist()
         curves = [zip(shares, one, strict=True) for one in self.probability.tolist()]
         texts = ["; ".join(f"{share:.4g}: {p:.4g}" for share, p in curve) for curve in curves]
-        return {area: torch.trapezoid(self.probability, self.shares, dim=1).tolist(), "curve": texts}
+        return {name: self.area, "curve": texts}
 
 
 def ranks(h: Float64[Tensor, "b *pixels"], draws: Draws) -> Int64[Tensor, "b *pixels"]:

@@ -259,7 +259,7 @@ class AttackConfig(BoundConfig):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return attack_columns(self.attacking.transfer)
+        return attack_columns(self.attacking.transfer, self.attacking.metric)
 
     def notes(self, samples: int) -> dict[str, str | None]:
         measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
