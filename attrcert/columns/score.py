@@ -47,7 +47,7 @@ SCORES: dict[str, tuple[Column, ...]] = {
     "deletion": score_columns(
         "deletion",
         figure(
-            "deletion", MEASURED, "the same as pixels are taken out, the most important first",
+            "deletion", MEASURED, "area under the class's probability as pixels are taken out, the most important first",
             most=1, headline=True, rank=24, compared=("mean",), place=34, leads=True,
         ),
     ),
@@ -65,16 +65,16 @@ SCORES: dict[str, tuple[Column, ...]] = {
             headline=True, rank=26, compared=("mean",), place=36, leads=True,
         ),
         figure(
-            "robustness_first_order", FIRST, "what the Jacobian at x allows of it; elsewhere in the ball it may be larger",
+            "robustness_first_order", FIRST, "what the Jacobian at x allows of local robustness; elsewhere in the ball it may be larger",
             headline=True, rank=27, place=37,
         ),
         figure(
-            "robustness_ball", CORRECTED, "the largest gain found in the ball (T_e_ball / eps): an estimate of it from above",
+            "robustness_ball", CORRECTED, "the largest gain found in the ball (T_e_ball / eps): an estimate of local robustness from above",
             headline=True, rank=28,
         ),
         figure(
             "robustness_proved", PROVED,
-            "what no delta of the ball exceeds: T_proved / eps, where secants gave it (--proved)",
+            "local robustness is at most that: T_proved / eps, where secants gave it (--proved)",
             lacking=inf, asked=ON_PROVED, headline=True, rank=29, compared=("mean",), place=38,
         ),
     ),
@@ -85,20 +85,21 @@ SCORES: dict[str, tuple[Column, ...]] = {
             most=1, headline=True, rank=30, compared=("mean",), place=39, leads=True,
         ),
         figure(
-            "crc_published", FIRST, "|J delta| / |g(x+delta)| there: the published bound without its remainder, which CRC can exceed",
+            "crc_published", FIRST,
+            "|J delta| / |g(x+delta)| at that point: the published bound of crc without its remainder, which crc can exceed",
             headline=True, rank=31,
         ),
         figure(
             "crc_bound", MEASURED,
-            "(1 - sqrt(1 - r^2)) / 2 there, r = |g(x+delta) - g(x)| / the longer of the two: never below CRC; empty where r is 1 or more",
+            "(1 - sqrt(1 - r^2)) / 2 at that point, r = |g(x+delta) - g(x)| / the longer map: never below crc; empty where r is 1 or more",
             lacking=1.0, most=1, headline=True, rank=32,
         ),
         figure(
-            "crc_first_order", FIRST, "the same over the ball, with r = T_e / |g(x)|; empty where vacuous",
+            "crc_first_order", FIRST, "what T_e allows of crc in the ball: the same with r = T_e / |g(x)|; empty where vacuous",
             lacking=1.0, most=1, headline=True, rank=33,
         ),
         figure(
-            "crc_proved", PROVED, "the same with r = T_proved / |g(x)| (--proved); empty where vacuous",
+            "crc_proved", PROVED, "what T_proved allows of crc in the ball (--proved); empty where vacuous",
             lacking=1.0, asked=ON_PROVED, most=1, headline=True, rank=34, compared=("mean",), place=40,
         ),
     ),

@@ -12,7 +12,7 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float64
 from torch import Tensor
-from torch.nn.functional import avg_pool2d, conv2d
+from torch.nn.functional import avg_pool2d
 
 from attrcert.metrics.metric import measurable
 from attrcert.types import Figures, Flat
@@ -42,10 +42,15 @@ class SSIM:
     def _means(self, picture: Float64[Tensor, "b h w"]) -> Float64[Tensor, "b rows columns"]:
         if self.sigma is None:
             return avg_pool2d(picture[:, None], WINDOW, stride=1)[:, 0]
-        place = torch.arange(WINDOW, dtype=picture.dtype) - WINDOW // 2
-        weights = torch.exp(-0.5 * (place / self.sigma) ** 2)
-        weights = weights / weights.sum()
-        return conv2d(picture[:, None], (weights[:, None] * weights)[None, None])[:, 0]
+        return self._window(picture.shape[1]) @ picture @ self._window(picture.shape[2]).mT
+
+    def _window(self, side: int) -> Float64[Tensor, "places side"]:
+        """The Gaussian weights of a row's pixels, around each place where a window fits."""
+        assert self.sigma is not None
+        first = torch.arange(side - WINDOW + 1, dtype=torch.float64)[:, None]
+        away = torch.arange(side, dtype=torch.float64) - first - WINDOW // 2
+        weights = torch.exp(-0.5 * (away / self.sigma) ** 2) * (away.abs() <= WINDOW // 2)
+        return weights / weights.sum(dim=1, keepdim=True)
 
     def _covariances(
         self, x: Float64[Tensor, "b h w"], y: Float64[Tensor, "b h w"]

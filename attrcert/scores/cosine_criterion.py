@@ -15,6 +15,7 @@ delta may leave the input range, as bounds allow.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from jaxtyping import Float64
@@ -40,8 +41,8 @@ class CosineCriterion(Score):
     def _within(self, eps: float, seen: CurvedSight) -> Cells:
         ball, b = Ball.whole(seen.x, seen.norm, eps), len(seen.x)
         worst = eps * seen.worst.direction
-        deltas = [worst, -worst, *(ball.random(seen.draws, f"crc-{j}") for j in range(self.random_draws))]
-        found = torch.stack([_figures(delta, seen) for delta in deltas])
+        random = (ball.random(seen.draws, f"crc-{j}") for j in range(self.random_draws))
+        found = torch.stack([_figures(delta, seen) for delta in chain((worst, -worst), random)])
         largest = found[:, :, 0].nan_to_num(nan=-1.0).argmax(dim=0)
         reached, published, bound = found[largest, torch.arange(b)].unbind(dim=1)
         proved = seen.proved.get(eps)

@@ -9,6 +9,7 @@ x' may leave the input range, as bounds allow. An ascent counts iterates that ke
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from jaxtyping import Float
@@ -45,12 +46,12 @@ class LocalRobustness(Score):
 
     def _found(self, ball: Ball, seen: CurvedSight) -> Figures:
         worst = ball.eps * seen.worst.direction
-        random = [ball.random(seen.draws, f"robustness-{j}") for j in range(self.random_draws)]
-        problem = seen.problem(ball)
-        starts = torch.stack([worst, -worst, random[0]])
+        random = (ball.random(seen.draws, f"robustness-{j}") for j in range(self.random_draws))
+        problem, first = seen.problem(ball), next(random)
+        starts = torch.stack([worst, -worst, first])
         reached = ascend(EuclideanAttack(), problem, Reference.of(problem), starts, steps=self.steps)
-        tried = [worst, -worst, *random, reached.delta]
-        return torch.stack([seen.worst.lower.cpu(), *(_quotient(delta, ball, seen) for delta in tried)]).amax(dim=0)
+        quotients = [_quotient(delta, ball, seen) for delta in chain((*starts, reached.delta), random)]
+        return torch.stack([seen.worst.lower.cpu(), *quotients]).amax(dim=0)
 
 
 def _quotient(delta: Float[torch.Tensor, "b n"], ball: Ball, seen: Sight) -> Figures:

@@ -107,13 +107,16 @@ class ScoreConfig(BoundConfig):
         }
 
     def notes(self, samples: int) -> dict[str, str | None]:
-        twins = [name for name, about in self.scoring.about.items() if about.of_twin]
-        own = [name for name in self.scoring.metric if name not in twins]
-        filled = any("fill" in about.settings for about in self.scoring.about.values())
-        measured = f"{', '.join(own)}: the network as it is; {', '.join(twins)}: its softplus version"
+        about = self.scoring.about
+        measured: dict[bool, list[str]] = {}
+        for name, one in about.items():
+            measured.setdefault(one.of_twin, []).append(name)
+        words = {False: "the network as it is", True: "its softplus version"}
+        told = "; ".join(f"{', '.join(names)}: {words[twin]}" for twin, names in measured.items())
+        filled = any("fill" in one.settings for one in about.values())
         return {
             "fill": self.scoring.fill if filled else None,
-            "measured": measured if own and self.differentiates_twice else None,
+            "measured": told if self.differentiates_twice and False in measured else None,
         }
 
     @property

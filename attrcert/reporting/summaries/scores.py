@@ -59,12 +59,12 @@ def score_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
     lines, before = [], tuple[str, ...]()
     for one in found:
         case = one.case if one.case != before else ("",) * len(one.case)
-        statistics = [told(value, plain) for value in astuple(one.statistic)[1:]]
-        guarantee, before = str(one.column.guarantee or "-"), one.case
-        lines.append((*case, one.column.name, guarantee, *statistics, str(one.statistic.count)))
+        count, *statistics, _ = astuple(one.statistic)
+        lines.append((*case, one.column.name, *(told(value, plain) for value in statistics), str(count)))
+        before = one.case
     return TextTable(
         title="How good and how stable the attribution is",
-        header=(*keys, "guarantee", "mean", "median", "worst 5 %", "worst", "n"),
+        header=(*keys, "mean", "median", "worst 5 %", "n"),
         cells=tuple(lines),
         facts=summary.told(),
         notes=tuple(_notes(summary, found)),
@@ -75,8 +75,9 @@ def score_table(summary: Summary, rows: Sequence[Row]) -> TextTable:
 def _notes(summary: Summary, found: Sequence[ScoreSummary]) -> Iterable[str]:
     yield f"{summary.samples} samples: {counts_text(summary.status, summary.misclassified)}."
     for column in {one.column.name: one.column for one in found}.values():
-        yield f"{column.name}: {column.meaning}. {'Larger' if column.worse == 'down' else 'Smaller'} is better."
-    for guarantee in dict.fromkeys(one.column.promised for one in found):
-        if guarantee is not None:
+        better = "larger" if column.worse == "down" else "smaller"
+        yield f"{column.name}, {column.guarantee}, {better} is better: {column.meaning}."
+    for guarantee in Guarantee:
+        if guarantee in {one.column.promised for one in found}:
             yield f"{guarantee}: {MEASURED if guarantee is Guarantee.EMPIRICAL else guarantee.meaning}."
     yield "worst 5 %: on 5 % of the samples the figure is as bad, or worse."

@@ -24,6 +24,8 @@ from attrcert.settings.scoring import ScoreConfig
 from attrcert.types import Batch
 from attrcert.vocabulary import Guarantee, Status
 
+ON_THE_WAY = 8  # an input, its map and what is made of both
+
 
 @dataclass(frozen=True)
 class Scores(Bounds[ScoreConfig]):
@@ -34,6 +36,10 @@ class Scores(Bounds[ScoreConfig]):
     @classmethod
     def need(cls, config: ScoreConfig) -> Callable[[Classifier, Tensor], Finding] | None:
         return super().need(config) if config.differentiates_twice else None
+
+    @classmethod
+    def vectors(cls, config: ScoreConfig) -> int:
+        return max(ON_THE_WAY, super().vectors(config) if config.differentiates_twice else 0)
 
     @classmethod
     def ready(cls, config: ScoreConfig, scene: Scene) -> "Scores":
