@@ -62,6 +62,10 @@ ASKED = {
     "attack": ("attack", {"attack": ("euclidean", "top-k"), "steps": 2, "transfer": "ixg", "k": 4}),
     "max-eps": ("max-eps", {"max_angle": (20, 40), "corrected": True}),
     "max-eps smooth": ("max-eps", {"smooth": "uniform", "radius": "best", "min_cosine": 0.5, "samples": 60}),
+    "score": (
+        "score",
+        {"metric": ("insertion", "rps"), "eps": (0.05, "8/255"), "shares": 3, "fill": "blur", "random_draws": 2},
+    ),
     "min-radius": ("min-radius", {"min_cosine": 0.5, "radii": (0.5, 2.0), "eps": 0.02, "samples": 60}),
 }
 
@@ -222,7 +226,19 @@ def test_a_configuration_is_replaced_like_any_dataclass():
 
 
 def test_public_names_are_listed_and_no_others():
-    functions = {"audit", "bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run", "gate", "report"}
+    functions = {
+        "audit",
+        "bound",
+        "attack",
+        "max_eps",
+        "min_radius",
+        "score",
+        "smooth",
+        "doctor",
+        "open_run",
+        "gate",
+        "report",
+    }
     families = {"ATTRIBUTIONS", "ATTACKS", "METRICS"}
     values = {"ModelSpec", "DataSpec", "RunOptions", "Classifier", "Rows"}
     rest = set(dir(attrcert)) - functions - families - values
@@ -299,9 +315,11 @@ def test_a_shell_completes_options_and_choices():
 
 
 def test_the_catalogue_lists_every_setting_with_its_commands():
-    found = {entry["name"]: entry for entry in families()["settings"]}
+    listed = families()["settings"]
+    found = {entry["name"]: entry for entry in listed}
     assert found["--loss-hessian"]["commands"] == "bound"
-    assert found["--eps"]["commands"] == "bound, attack, min-radius"
+    sizes = {entry["commands"]: entry["meaning"].split("Default: ")[1] for entry in listed if entry["name"] == "--eps"}
+    assert sizes == {"bound, attack, min-radius": "0.1.", "score": "4/255, 8/255, 16/255."}
     assert "Default: 0." in found["--seed"]["meaning"]
     for command in COMMANDS.values():
         for task in command.tasks:

@@ -62,10 +62,18 @@ class RunTable:
     def asked(self, name: str) -> bool:
         """Whether the run was asked for a figure: a row has it, or the manifest says so; a run without one is taken at its rows."""
         column = self.column(name)
+        if column is not None and column.only is not None and not any(self.tells(name, case) for case in self.cases):
+            return False
         if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
             return column is not None
         key, value = column.asked
         return bool(self.identity.get(key) == value)
+
+    def tells(self, name: str, case: Case) -> bool:
+        """Whether the rows of a case are of the kind that has this column."""
+        column = self.column(name)
+        only = column.only if column is not None else None
+        return only is None or dict(case).get(only[0]) in (None, only[1])
 
     @cached_property
     def failed(self) -> Sequence[bool]:
@@ -278,7 +286,9 @@ def case_text(case: Case, apart: Collection[str] = ()) -> str:
     """What tells a case from the others of a run: eps 0.1, attack top-k. Where it has several attributions or norms: saliency, l2, ..."""
     told = dict(case)
     words = [plain_name(str(told[name])) for name in apart if told.get(name) is not None]
-    words += [f"{name} {_short(told[name])}" for name in ("eps", "attack", "radius") if told.get(name) is not None]
+    words += [
+        f"{name} {_short(told[name])}" for name in ("metric", "eps", "attack", "radius") if told.get(name) is not None
+    ]
     if told.get("threshold") is not None:
         words.append(f"{told.get('threshold_kind') or 'threshold'} {_short(told['threshold'])}")
     return ", ".join(words)

@@ -28,6 +28,8 @@ class Task:
 
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
     alone: ClassVar[str] = ""  # why there cannot be several attributions, where there cannot
+    done: ClassVar[str] = "bounded"  # what it does to attributions, as its tables say
+    perturbs: ClassVar[bool] = True  # whether anything depends on the ball
 
     def __init__(self, **given: Any) -> None:
         known, parts = settings_of(type(self)), parts_of(type(self))
@@ -257,7 +259,7 @@ class AttackConfig(BoundConfig):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return attack_columns(self.attacking.transfer)
+        return attack_columns(self.attacking.transfer, self.attacking.metric)
 
     def notes(self, samples: int) -> dict[str, str | None]:
         measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"

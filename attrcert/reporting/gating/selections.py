@@ -109,9 +109,10 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
 def check_asked(figure: Figure, table: RunTable) -> None:
     """The run was asked for every figure: what is missing otherwise is not without bound."""
     for column in (table.column(name) for name in figure.columns):
-        if column is not None and column.asked is not None and not table.asked(column.name):
-            key, value = column.asked
-            asking = f"--{key}" if value is True else f"`attrcert {value}`"
+        condition = column and (column.asked or column.only)
+        if column is not None and condition and not table.asked(column.name):
+            key, value = condition
+            asking = f"--{key}" if value is True else f"--{key} {value}" if column.only else f"`attrcert {value}`"
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
                 f"{asking} computes it: {column.meaning}",
@@ -135,7 +136,7 @@ def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterat
     of_case = [keep for term, keep in keeps.items() if term.column in table.case_names]
     index = table.cells["index"]
     for case, places in table.cases.items():
-        if all(keep[places[0]] for keep in of_case):
+        if all(keep[places[0]] for keep in of_case) and all(table.tells(name, case) for name in figure.measured):
             yield case, [p for p in places if index[p] not in waived and all(keep[p] for keep in keeps.values())]
 
 

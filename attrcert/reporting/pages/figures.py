@@ -20,6 +20,7 @@ from attrcert.reporting.pages.drawing import (
 )
 from attrcert.reporting.pages.paper_figures import paper_figures
 from attrcert.reporting.pages.plots import LINE, STYLES, Plot, legend_below
+from attrcert.reporting.pages.score_figures import score_figures
 from attrcert.reporting.pages.worst import RunRows
 from attrcert.vocabulary import Guarantee, Status
 
@@ -39,7 +40,7 @@ def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
     makers = (_distributions, _angles, _tightness, _statuses)
     named = [replace(run, name=_legible(run.name)) for run in runs]
-    found = (*_scatters(named), *(make(named) for make in makers), *paper_figures(named))
+    found = (*_scatters(named), *(make(named) for make in makers), *paper_figures(named), *score_figures(named))
     return tuple(plot for plot in found if plot is not None)
 
 

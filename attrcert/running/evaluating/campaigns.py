@@ -21,6 +21,7 @@ from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.values import Unbounded
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
+from attrcert.scores.sight import Sight
 from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Logits
@@ -60,7 +61,7 @@ class Campaign:
         eps: float, subject: Subject, bounded: Bounded | Unbounded, config: AttackConfig, target_map: Tensor | None
     ) -> "Campaign":
         x = subject.batch.images
-        measured = subject.f if config.attacking.measure_on == "twin" else subject.f.original()
+        measured = measured_by(subject.f, config)
         problem = Problem(
             subject.attribution,
             measured,
@@ -77,6 +78,24 @@ class Campaign:
     @property
     def k(self) -> int:
         return self.config.largest.of(prod(self.problem.shape))
+
+    @property
+    def sight(self) -> Sight:
+        """The samples as metrics of one map see them."""
+        problem, norm = self.problem, self.problem.ball.norm
+        return Sight(
+            f=measured_by(self.subject.f, self.config),
+            guide=self.subject.f,
+            attribution=problem.attribution,
+            batch=self.subject.batch,
+            target=problem.target,
+            predicted=self.reference.label,
+            g=self.reference.map,
+            draws=problem.draws,
+            norm=norm,
+            eps=(problem.ball.eps,),
+            chunk=problem.chunk,
+        )
 
     def run(self) -> dict[str, Attacked]:
         """The attacks that were asked for, the random search, and what `worst` needs."""
@@ -152,6 +171,11 @@ class Campaign:
                 kept |= {delta_key(*case): one.delta[i].view(inputs), moved_map_key(*case): one.map[i].view(maps)}
             kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i].view(maps)}
         return {name: tensor.cpu() for name, tensor in kept.items()}
+
+
+def measured_by(f: Classifier, config: AttackConfig) -> Classifier:
+    """The model whose maps count: the twin, or the network as it is."""
+    return f if config.attacking.measure_on == "twin" else f.original()
 
 
 def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable[[float], Logits]:
