@@ -17,11 +17,13 @@ from torch import nn
 import attrcert
 from attrcert.auditing.auditing import Audited, Listener, audit
 from attrcert.auditing.verdicts import Grounds, verdict
+from attrcert.cli.audit import STYLES
 from attrcert.errors import ResumeError, UsageError
 from attrcert.loading.architectures import softplus_mlp
+from attrcert.running.checks.findings import Level
 from attrcert.running.opening.opening import data_spec, examined, model_spec
 from attrcert.running.opening.runs import Run
-from attrcert.settings.auditing import Auditing
+from attrcert.settings.auditing import Auditing, Yard
 from attrcert.settings.declared import made
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
@@ -86,7 +88,7 @@ def test_an_audit_computes_every_part_on_all_samples_and_says_what_each_rests_on
     assert "reached, so the worst case is at least that" in done.shown
     assert "(proved, on 6 of 6 samples" in done.shown
     assert "(confidence 99.9 % for each)" in done.shown
-    assert f"Samples, taken at random: {', '.join(f'{name} 6' for name in PARTS)}." in done.shown
+    assert f"Samples that were used: {', '.join(f'{name} 6' for name in PARTS)}." in done.shown
     assert (folder / "verdict.md").read_text().split() == done.out.split()
     for name in PARTS:
         manifest = json.loads((folder / f"{name}.csv.json").read_text())
@@ -196,13 +198,14 @@ class MaxPooled(nn.Module):
         return self.inner(x)
 
 
-def test_the_verdict_of_a_network_with_max_pooling_begins_with_what_it_cannot_say(no_page):
+def test_the_verdict_of_a_network_with_max_pooling_says_what_it_cannot_say_after_the_answer(no_page):
     torch.manual_seed(0)
     with warnings.catch_warnings(record=True):
         found = attrcert.audit(MaxPooled(), images(6), **{**QUICK, "steps": 20, "eps_l2": 0.3, "eps_linf": 0.05})
     assert found.folder is None
-    assert found.verdict[0].startswith("Do not rely on the first-order bounds of this network: attacks reached up to")
-    assert "max-pooling" in found.verdict[0]
+    assert found.verdict[0].startswith("Is the saliency stable? No")
+    assert found.verdict[1].startswith("Do not rely on the first-order bounds of this network: attacks reached up to")
+    assert "max-pooling" in found.verdict[1]
     told = str(found)
     assert "First-order bounds allow" not in told
     assert "can tell, yes" not in told
@@ -216,7 +219,7 @@ def reached(angle: float, index: int, **cells) -> dict:
 
 
 def said_of(rows, warned=None) -> tuple[str, ...]:
-    return verdict(Grounds({"attack-l2": rows}, 784, warned or {}, {}))
+    return verdict(Grounds({"attack-l2": rows}, Yard(784), warned or {}, {}))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +229,7 @@ def said_of(rows, warned=None) -> tuple[str, ...]:
         ([5.0] * 18 + [40.0] * 2, "Not for every sample: within l2 0.1 an attack turned 10 % of the maps"),
         (
             [40.06] * 20,
-            "No: within l2 0.1 an attack turned 100 % of the maps by more than 30 degrees, half of all by 40 degrees",
+            "No: within l2 0.1 an attack turned 100 % of the maps by more than 30 degrees, half of all by 40.0 degrees",
         ),
         ([5.0] * 4, "That is not shown"),
     ],
@@ -238,7 +241,7 @@ def test_the_answer_is_as_good_as_what_attacks_reached(angles, words):
 
 def test_refuted_bounds_and_a_far_twin_take_the_yes_away():
     rows = [reached(5.0, i, violated=True, tightness=1.5) for i in range(20)]
-    assert said_of(rows)[0].startswith(
+    assert said_of(rows)[1].startswith(
         "Do not rely on the first-order bounds of this network: attacks reached up to 1.5 times"
     )
     assert not any("tell, yes" in sentence or "First-order bounds allow" in sentence for sentence in said_of(rows))
@@ -246,14 +249,14 @@ def test_refuted_bounds_and_a_far_twin_take_the_yes_away():
     assert not any("tell, yes" in sentence for sentence in said_of(good, {"softplus twin": "far"}))
 
 
-def test_wrong_few_and_unusable_samples_are_told_before_the_answer():
+def test_wrong_few_and_unusable_samples_are_told_right_after_the_answer():
     rows = [reached(5.0, i, correct=False) for i in range(3)] + [{"index": 9, "status": "error:shape"}]
     sentences = said_of(rows)
-    place = next(i for i, sentence in enumerate(sentences) if sentence.startswith("Is the saliency"))
-    before = " ".join(sentences[:place])
-    assert "Few samples: attack-l2 4" in before
-    assert "wrong on 3 of 3 samples" in before
-    assert "1 samples could not be used" in before
+    assert sentences[0].startswith("Is the saliency stable? That is not shown")
+    after = " ".join(sentences[1:4])
+    assert "Few samples: attack-l2 4" in after
+    assert "wrong on 3 of 3 samples" in after
+    assert "1 samples could not be used" in after
 
 
 def test_a_broken_promise_is_the_first_thing_that_is_said():
@@ -263,9 +266,66 @@ def test_a_broken_promise_is_the_first_thing_that_is_said():
 
 @pytest.mark.parametrize(("d", "sizes"), [(784, (0.032, 0.22)), (3072, (0.063, 0.43)), (150528, (0.44, 3.0))])
 def test_sizes_in_l2_are_rounding_to_8_bits_and_two_grey_levels_a_pixel(d, sizes):
-    assert Auditing().attacked("l2", d) == sizes
-    assert Auditing().proved("l2", d)[-1] == sizes[0]
-    assert Auditing(eps_l2=(0.01,)).proved("l2", d) == (1e-4, 1e-3, 0.01)
+    assert Auditing().attacked("l2", Yard(d)) == sizes
+    assert Auditing().attacked("linf", Yard(d)) == (2 / 255, 8 / 255)
+    assert Auditing().proved("l2", Yard(d))[-1] == sizes[0]
+    assert Auditing(eps_l2=(0.01,)).proved("l2", Yard(d)) == (1e-4, 1e-3, 0.01)
+
+
+def test_features_are_measured_by_their_spread_and_not_in_grey_levels():
+    yard = Yard(16, spread=2.0)
+    assert Auditing().attacked("l2", yard) == (0.08, 0.8)  # 1 % and 10 % of 2, times 4
+    assert Auditing().attacked("linf", yard) == (0.02, 0.2)
+    assert Auditing().proved("linf", yard)[-1] == 0.02
+    said = " ".join(verdict(Grounds({"attack-l2": [reached(5.0, 0, eps=0.08)]}, yard, {}, {})))
+    assert "l2 0.08 by 1" in said
+    assert "standard deviation (2 on average)" in said
+    assert not any(word in said for word in ("grey", "JPEG", "/255"))
+
+
+def test_a_table_is_audited_at_parts_of_its_spread(no_page, monkeypatch):
+    tasks = []
+    monkeypatch.setattr(Run, "batch", _first_only(Run.batch, tasks))
+    table = np.random.default_rng(1).normal(0, [1.0, 10.0, 100.0], (40, 3)).astype(np.float32)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Softplus(), nn.Linear(4, 2))
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    assert net.training
+    quick = {**QUICK, "eps_l2": None, "eps_linf": None}
+    with warnings.catch_warnings(record=True):
+        attrcert.audit(net, (table, np.arange(40) % 2), **{k: v for k, v in quick.items() if v is not None}, limit=2)
+    spread = float(np.sqrt((table.astype(float).std(axis=0) ** 2).mean()))
+    (l2,) = [task for task in tasks if task.command == "attack" and task.perturbation.norm == "l2"][:1]
+    assert l2.perturbation.eps == pytest.approx([0.01 * spread * 3**0.5, 0.1 * spread * 3**0.5], rel=0.05)
+    assert net.training
+    for name, tensor in net.state_dict().items():  # batch norm in train mode would have counted what it saw
+        torch.testing.assert_close(tensor, before[name], rtol=0, atol=0)
+
+
+def _first_only(batch, tasks):
+    def noted(self, indices, **how):
+        tasks.append(self.config)
+        return batch(self, indices, **how)
+
+    return noted
+
+
+def test_every_level_of_a_finding_can_be_shown():
+    assert set(STYLES) == set(Level)
+
+
+def test_a_part_that_took_too_long_is_not_tried_again_in_less_time(tmp_path, monkeypatch, no_page):
+    def slow(self, indices, **how):
+        if self.config.command == "bound":
+            time.sleep(3)
+        return batch(self, indices, **how)
+
+    batch = Run.batch
+    monkeypatch.setattr(Run, "batch", slow)
+    first = audited(tmp_path / "audit", n=1, minutes=0.06)
+    assert "not done in" in first.left_out["proved-l2"]
+    again = audited(tmp_path / "audit", n=1, minutes=0.05)
+    assert "an earlier call did no sample of it" in again.left_out["proved-l2"]
 
 
 def test_what_has_no_effect_is_refused(words, tmp_path):

@@ -21,7 +21,7 @@ from attrcert.reporting.summaries.bounds import summarise
 from attrcert.reporting.summaries.overviews import overview
 from attrcert.running.opening.opening import open_run
 from attrcert.saved.arrays import of_part
-from attrcert.settings.auditing import Auditing
+from attrcert.settings.auditing import Auditing, Yard
 from attrcert.settings.commands import task_of
 from attrcert.settings.computing import RunOptions
 
@@ -283,7 +283,7 @@ def test_all_differentiate_as_many_points_together(smooth_cnn, images):
 
 
 def test_an_audit_has_parts_for_each_and_a_verdict_on_each():
-    planned = pieces(Auditing(), {"attribution": "sm,ig", "ig_steps": 3}, d=16)
+    planned = pieces(Auditing(), {"attribution": "sm,ig", "ig_steps": 3}, Yard(16))
     assert [piece.name for piece in planned[:4]] == [
         "attack-l2-saliency", "attack-l2-integrated-gradients", "smoothed-saliency", "smoothed-integrated-gradients",
     ]  # fmt: skip
@@ -291,7 +291,7 @@ def test_an_audit_has_parts_for_each_and_a_verdict_on_each():
     row = {"index": 0, "status": "ok", "norm": "l2", "eps": 0.1, "T_hat_c_deg": 40.0, "correct": True}
     rows = {piece.name: [{**row, "attribution": piece.attribution}] for piece in planned[:2]}
     said = verdict(
-        Grounds(rows, 16, {}, {"proved-l2-saliency": "no rule"}, {one.name: one.attribution for one in planned})
+        Grounds(rows, Yard(16), {}, {"proved-l2-saliency": "no rule"}, {one.name: one.attribution for one in planned})
     )
     second = said.index("integrated-gradients:")
     assert said[0] == "saliency:"

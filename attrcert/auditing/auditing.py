@@ -22,7 +22,7 @@ from attrcert.running.opening.opening import examined, open_run
 from attrcert.running.opening.runs import Run
 from attrcert.saved.files import make_folder, remove, write_text
 from attrcert.saved.manifests import check_replaceable, manifest_of
-from attrcert.settings.auditing import Auditing
+from attrcert.settings.auditing import Auditing, Yard
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import made
 from attrcert.settings.explaining import Precision
@@ -30,7 +30,14 @@ from attrcert.settings.sources import DataSpec, ModelSpec
 
 ABOUT, VERDICT, REPORT = "audit.json", "verdict.md", "report.html"
 COMPUTING = 0.92  # of the time; the rest is for the page
+MORE = 1.5  # times what was too little, from which a part is tried again
 FOR_ONE = 0.5  # of what is left: what opening a part and its first samples may take
+
+
+class NothingDoneError(AttrcertError):
+    """The time was too short for any part: the audit is incomplete, and the same command goes on."""
+
+    exit_code = 4
 
 
 @contextmanager
@@ -81,17 +88,17 @@ def audit(subject: Audited, listener: Listener, *, now: Callable[[], float] = ti
     """Within about the time that is given; rows of an earlier audit with the same settings count."""
     clock = Clock(COMPUTING * 60 * subject.asked.minutes, now)
     _check_folder(subject.asked.out)
-    pieces(subject.asked, subject.given, d=1)  # what cannot be meant is refused before the model is loaded
-    findings, d = _examined(subject, clock)
+    pieces(subject.asked, subject.given, Yard(1))  # what cannot be meant is refused before the model is loaded
+    findings, yard = _examined(subject, clock)
     listener.found(findings)
     make_folder(subject.asked.out)
     if not (subject.asked.out / ABOUT).exists():
-        _write_about(subject.asked.out, findings, {})
-    work = _Work(subject, listener, clock)
+        _write_about(subject.asked.out, findings, {}, {})
+    work = _Work(subject, listener, clock, slow={} if subject.asked.overwrite else _slow(subject.asked.out))
     with work:
-        work.begin(pieces(subject.asked, subject.given, d))
+        work.begin(pieces(subject.asked, subject.given, yard))
         spend(work.stages, work.each, clock, tell=lambda plan: listener.tell(f"plan: {plan}"), watch=listener.watch)
-    return _told(work, findings, d)
+    return _told(work, findings, yard)
 
 
 @dataclass
@@ -105,6 +112,7 @@ class _Work:
     each: dict[str, float] = field(default_factory=dict)  # seconds that a sample of a part takes
     left_out: dict[str, str] = field(default_factory=dict)
     whose: dict[str, str] = field(default_factory=dict)  # the attribution of each part, where there are several
+    slow: dict[str, float] = field(default_factory=dict)  # parts of which no sample was done in so many seconds
     _errors: list[AttrcertError] = field(default_factory=list)
 
     def begin(self, planned: list[Piece]) -> None:
@@ -114,6 +122,11 @@ class _Work:
             last = place == len(planned) - 1
             allowance = max(1.0, self.clock.left * (1 if last else FOR_ONE))
             until = self.clock.passed + allowance
+            if allowance <= MORE * self.slow.get(piece.name, 0.0):
+                self._leave_out(
+                    piece, f"an earlier call did no sample of it in {self.slow[piece.name]:.0f} s: allow more --minutes"
+                )
+                continue
             run = self._opened(piece, allowance)
             if run is None:
                 self._forget(piece)
@@ -181,6 +194,8 @@ class _Work:
                 stage.end(state)
             if stage.reason and not stage.done:
                 self.left_out[stage.name] = stage.reason
+            if stage.too_long:
+                self.slow[stage.name] = stage.too_long
 
 
 def _check_folder(folder: Path) -> None:
@@ -193,28 +208,30 @@ def _check_folder(folder: Path) -> None:
         )
 
 
-def _examined(subject: Audited, clock: Clock) -> tuple[list[Finding], int]:
+def _examined(subject: Audited, clock: Clock) -> tuple[list[Finding], Yard]:
     precision = made(Precision, subject.given)
     try:
         with at_most(clock.left):
-            return examined(subject.model, subject.data, device=subject.options.device, dtype=precision.dtype)
+            seen = examined(subject.model, subject.data, device=subject.options.device, dtype=precision.dtype)
+            return seen.findings, Yard(seen.entries, seen.spread)
     except OutOfTime:
         raise UsageError(
             f"the checks of the model alone take longer than --minutes {subject.asked.minutes:g}", hint="allow more"
         ) from None
 
 
-def _told(work: _Work, findings: list[Finding], d: int) -> Audit:
+def _told(work: _Work, findings: list[Finding], yard: Yard) -> Audit:
     """The verdict of all rows that there are, and the page."""
     folder = work.subject.asked.out
     rows = {stage.name: filled(stage.file.rows, stage.run.config.columns) for stage in work.stages if stage.file.rows}
     if not rows:
-        raise UsageError(
+        _write_about(folder, findings, work.left_out, work.slow)
+        raise NothingDoneError(
             "no part of the audit was done in the time: " + "; ".join(work.left_out.values()),
             hint=f"allow more than --minutes {work.subject.asked.minutes:g}",
         )
-    sentences = verdict(Grounds(rows, d, _warned(findings), work.left_out, work.whose))
-    _write_about(folder, findings, work.left_out)
+    sentences = verdict(Grounds(rows, yard, _warned(findings), work.left_out, work.whose))
+    _write_about(folder, findings, work.left_out, work.slow)
     write_text(folder / VERDICT, "\n\n".join(sentences) + "\n")
     title = f"attrcert audit: {work.stages[0].run.facts()['model'] or 'a given model'}"
     files = [folder / stage.piece.file for stage in work.stages if stage.name in rows]
@@ -231,6 +248,15 @@ def _warned(findings: list[Finding]) -> dict[str, str]:
     return {check: "; ".join(messages) for check, messages in found.items()}
 
 
-def _write_about(folder: Path, findings: list[Finding], left_out: Mapping[str, str]) -> None:
-    about = {"findings": [asdict(finding) for finding in findings], "left_out": left_out}
+def _write_about(folder: Path, findings: list[Finding], left_out: Mapping[str, str], slow: Mapping[str, float]) -> None:
+    about = {"findings": [asdict(finding) for finding in findings], "left_out": left_out, "slow": slow}
     write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+
+
+def _slow(folder: Path) -> dict[str, float]:
+    """What an earlier call learnt; a file that people changed tells nothing."""
+    try:
+        slow = json.loads((folder / ABOUT).read_text(encoding="utf-8")).get("slow", {})
+        return {str(name): float(seconds) for name, seconds in slow.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

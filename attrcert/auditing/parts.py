@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from attrcert.attributions import SMOOTHED
-from attrcert.settings.auditing import Auditing
+from attrcert.settings.auditing import Auditing, Yard
 from attrcert.settings.commands import COMMANDS, task_of
 from attrcert.settings.declared import default_of, made
 from attrcert.settings.explaining import Averaging, Explanation
@@ -37,8 +37,8 @@ class Piece:
         return f"{self.name}.csv"
 
 
-def pieces(asked: Auditing, given: Mapping[str, Any], d: int) -> list[Piece]:
-    """For inputs of d numbers; `given` are all settings that were given, by name. What has no effect is refused. Of several attributions
+def pieces(asked: Auditing, given: Mapping[str, Any], yard: Yard) -> list[Piece]:
+    """`given` are all settings that were given, by name. What has no effect is refused. Of several attributions
     each has its own, so that what one of them does not allow is left out alone.
     """
     names = several_of(Explanation, "attribution", given.get("attribution", default_of(Explanation, "attribution")))
@@ -48,7 +48,7 @@ def pieces(asked: Auditing, given: Mapping[str, Any], d: int) -> list[Piece]:
         Piece(
             f"{ATTACK}-{norm}",
             f"attacks and first-order bounds, {norm}",
-            task_of("attack", {**_of("attack", said), "norm": norm, "eps": asked.attacked(norm, d)}, beside=said),
+            task_of("attack", {**_of("attack", said), "norm": norm, "eps": asked.attacked(norm, yard)}, beside=said),
         )
         for norm in NORMS
     ]
@@ -56,11 +56,11 @@ def pieces(asked: Auditing, given: Mapping[str, Any], d: int) -> list[Piece]:
         Piece(
             f"{PROOF}-{norm}",
             f"proved bounds, {norm}",
-            task_of("bound", {**_of("bound", said), "norm": norm, "eps": asked.proved(norm, d), "proved": True}),
+            task_of("bound", {**_of("bound", said), "norm": norm, "eps": asked.proved(norm, yard), "proved": True}),
         )
         for norm in NORMS
     ]
-    smoothed = Piece(SMOOTH, "certificates of the smoothed map", _smoothed(given, names))
+    smoothed = Piece(SMOOTH, "certificates of the smoothed map", _smoothed(given, names, yard))
     planned = [attacks[0], smoothed, *attacks[1:], *proofs]
     return planned if len(names) == 1 else [own for piece in planned for own in _of_each(piece)]
 
@@ -79,9 +79,12 @@ def _of_each(piece: Piece) -> list[Piece]:
     ]
 
 
-def _smoothed(given: Mapping[str, Any], names: Sequence[str]) -> Task:
-    """Of the attributions, or of the one that a smoothed attribution averages."""
-    wanted = {name: value for name, value in _of("max-eps", given, smoothed=True).items() if name != "radius"}
+def _smoothed(given: Mapping[str, Any], names: Sequence[str], yard: Yard) -> Task:
+    """Of the attributions, or of the one that a smoothed attribution averages; noise of features is in units of their spread."""
+    usual = default_of(Averaging, "sigma") * (1 if yard.spread is None else yard.spread)
+    wanted = {"sigma": usual} | {
+        name: value for name, value in _of("max-eps", given, smoothed=True).items() if name != "radius"
+    }
     if any(name in SMOOTHED for name in names):
         base = made(Averaging, given).smooth_base
         wanted["attribution"] = list(dict.fromkeys(base if name in SMOOTHED else name for name in names))

@@ -39,6 +39,7 @@ class Stage:
     warn: Callable[[str], None]
     allowance: float | None = None  # seconds, for a first batch
     reason: str = ""
+    too_long: float = 0.0  # seconds in which not one sample was done
     waiting: list[int] = field(init=False)
     unit: int = 1
     largest: int = 0
@@ -91,6 +92,7 @@ class Stage:
         except OutOfTime:
             what = "one sample was" if len(batch) == 1 else f"{len(batch)} samples were"
             self.reason = f"{what} not done in {limit:.0f} s: allow more --minutes"
+            self.too_long = 0.0 if self.done else limit
             return
         if not self._begun:
             self._begun = str(self.file.earlier.get("started") or _now())

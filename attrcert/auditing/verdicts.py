@@ -1,17 +1,20 @@
 """The verdict of an audit in words: each sentence is made by one function, of rows alone, and says what it rests on.
 
-What weakens the answer comes before it. Reached figures are rounded down and bounds up, so that no sentence says too much.
+The answer comes first, and then what weakens it. Reached figures are rounded down and bounds up, so that no sentence says too much.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import acos
+from math import degrees as in_degrees
 from statistics import median
 
 from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
+from attrcert.auditing.phrases import counted, degrees, listed, parts, percent
 from attrcert.columns import Row
 from attrcert.reporting.gating.promises import broken
 from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
-from attrcert.settings.auditing import compared, grey_levels
+from attrcert.settings.auditing import Yard
 from attrcert.vocabulary import Status, round_down, round_up
 
 TURNED = 30.0  # degrees by which a map must turn to be called another one
@@ -19,16 +22,17 @@ MANY, SOME = 0.5, 0.05  # shares of the samples
 FEW = 8  # samples of which little can be said
 FAR = 1.1  # times a first-order bound: an attack that is farther has refuted it, and not its last digits
 NO_ANGLE = 180.0  # what is counted where no angle follows
+ANGLE = in_degrees(acos(LEAST_COSINE))
 TWIN = "softplus twin"  # the check of it
 
 
 @dataclass(frozen=True)
 class Grounds:
-    """The rows of each part, the numbers of an input, what the checks warned of, which parts are left out and why, and of several
-    attributions whose each part is."""
+    """The rows of each part, what perturbations are measured by, what the checks warned of, which parts are left out and why, and of
+    several attributions whose each part is."""
 
     rows: Mapping[str, Sequence[Row]]
-    d: int
+    yard: Yard
     warned: Mapping[str, str]
     left_out: Mapping[str, str]
     whose: Mapping[str, str] = field(default_factory=dict)
@@ -36,6 +40,26 @@ class Grounds:
     def of(self, kind: str) -> list[Row]:
         """The rows with figures of the parts of a kind."""
         return usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows)
+
+    def balls(self, rows: Iterable[Row]) -> dict[tuple[str, float], str]:
+        """Norms and sizes, and how they are written: of pixels sizes in linf as parts of 255."""
+        cases = dict.fromkeys((str(row["norm"]), number(row["eps"])) for row in rows)
+        parts = self.yard.spread is None
+        return {
+            (norm, eps): f"{norm} {f'{255 * eps:.4g}/255' if norm == 'linf' and parts else f'{eps:.4g}'}"
+            for norm, eps in cases
+        }
+
+    def cases(self, kind: str) -> dict[str, list[Row]]:
+        """A row of each sample per ball: that of the attack which turned it farthest."""
+        rows = self.of(kind)
+        names, found = self.balls(rows), dict[str, dict[object, Row]]()
+        for row in rows:
+            case = found.setdefault(names[str(row["norm"]), number(row["eps"])], {})
+            before = case.get(row["index"])
+            if before is None or _angle(row) > _angle(before):
+                case[row["index"]] = row
+        return {ball: list(of_ball.values()) for ball, of_ball in found.items()}
 
     def of_map(self, attribution: str) -> "Grounds":
         """The same of the parts of one attribution."""
@@ -71,8 +95,8 @@ def exceeded(found: Grounds) -> Iterable[str]:
     if not rows:
         return
     judged = [row for row in found.of(ATTACK) if row.get("violated") is not None]
-    far = f"attacks reached up to {round_down(max(figures(rows, 'tightness')), 2)} times what they allow, and clearly more in "
-    cases = f"{len(rows)} of {len(judged)} cases"
+    far = f"attacks reached up to {round_down(max(figures(rows, 'tightness')), 3)} times what they allow, and over {FAR:g} times in "
+    cases = f"{len(rows)} of {len(judged)} cases (a sample and a ball)"
     if not many_refuted(found.of(ATTACK)):
         yield f"First-order bounds are not certificates: {far}{cases}."
         return
@@ -95,7 +119,7 @@ def thin(found: Grounds) -> Iterable[str]:
     """What the samples themselves cannot carry."""
     few = {name: count for name, count in _counts(found).items() if count < FEW}
     if few:
-        yield f"Few samples: {_parts(few)}. Take what they say as a first impression."
+        yield f"Few samples: {parts(few)}. Take what they say as a first impression."
     rows = _once(found.of(ATTACK) or found.of(SMOOTH) or found.of(PROOF))
     told = [row for row in rows if row.get("correct") is not None]
     wrong = sum(not row["correct"] for row in told)
@@ -107,6 +131,9 @@ def thin(found: Grounds) -> Iterable[str]:
     failed = {row["index"] for rows in found.rows.values() for row in rows if str(row["status"]).startswith("error:")}
     if failed:
         yield f"{len(failed)} samples could not be used; the message in their rows says why."
+    unsure = {row["index"] for row in found.of(ATTACK) if row["status"] == Status.NOT_CONVERGED}
+    if unsure:
+        yield f"On {len(unsure)} samples the first-order bound did not converge; the message in their rows says why."
 
 
 def another_network(found: Grounds) -> Iterable[str]:
@@ -117,7 +144,7 @@ def another_network(found: Grounds) -> Iterable[str]:
 
 def answer(found: Grounds) -> Iterable[str]:
     """Whether the explanation is stable, as far as attacks tell; never better than what they tried."""
-    cases = _cases(found.of(ATTACK))
+    cases = found.cases(ATTACK)
     if not cases:
         yield f"Is the {found.map} stable? No attack was made, so nobody knows how far it moves."
         return
@@ -126,16 +153,16 @@ def answer(found: Grounds) -> Iterable[str]:
     share, angles = _share(rows), _angles(rows)
     if share >= MANY:
         yield (
-            f"Is the {found.map} stable? No: within {ball} an attack turned {_percent(share)} of the maps by more than {TURNED:g} degrees, "
-            f"half of all by {_degrees(median(angles), round_down)} or more."
+            f"Is the {found.map} stable? No: within {ball} an attack turned {percent(share)} of the maps by more than {TURNED:g} degrees, "
+            f"half of all by {degrees(median(angles), round_down)} or more."
         )
     elif share > SOME:
         yield (
-            f"Is the {found.map} stable? Not for every sample: within {ball} an attack turned {_percent(share)} of the maps by more than "
+            f"Is the {found.map} stable? Not for every sample: within {ball} an attack turned {percent(share)} of the maps by more than "
             f"{TURNED:g} degrees."
         )
     else:
-        tried = f"no attack turned more than {_percent(SOME)} of the maps by more than {TURNED:g} degrees, within {_listed(cases)}"
+        tried = f"no attack turned more than {percent(SOME)} of the maps by more than {TURNED:g} degrees, within {listed(cases)}"
         doubt = refuted(found.of(ATTACK)) or min(map(len, cases.values())) < FEW or TWIN in found.warned
         known = "That is not shown" if doubt else "As far as these attacks can tell, yes"
         yield (
@@ -145,49 +172,50 @@ def answer(found: Grounds) -> Iterable[str]:
 
 
 def meant(found: Grounds) -> Iterable[str]:
-    """What such perturbations are to the eye."""
+    """What such perturbations are to the eye, or in the data."""
+    yard = found.yard
     told = [
-        f"{ball} by {grey_levels(eps, norm, found.d):.2g}, {compared(grey_levels(eps, norm, found.d))}"
-        for (norm, eps), ball in _balls(found.of(ATTACK)).items()
+        f"{ball} by {yard.levels(eps, norm):.2g}{yard.compared(yard.levels(eps, norm))}"
+        for (norm, eps), ball in found.balls(found.of(ATTACK)).items()
     ]
     if told:
         yield (
-            f"How large these are, for inputs of {found.d} numbers, in grey levels (of 255) by which a pixel changes, root mean square in "
-            f"l2 and at most in linf: {'; '.join(told)}."
+            f"How large these are, for inputs of {yard.d} numbers, {yard.told}, root mean square in l2 and at most in linf: "
+            f"{'; '.join(told)}."
         )
 
 
 def reached(found: Grounds) -> Iterable[str]:
     """How far attacks turned the maps."""
-    cases = _cases(found.of(ATTACK))
+    cases = found.cases(ATTACK)
     told = [
-        f"{_degrees(median(_angles(rows)), round_down)} within {ball} (one by {_degrees(max(_angles(rows)), round_down)})"
+        f"{degrees(median(_angles(rows)), round_down)} within {ball} (one by {degrees(max(_angles(rows)), round_down)})"
         for ball, rows in cases.items()
     ]
     lost = max((sum(row["status"] == Status.LABEL_CHANGED for row in rows) for rows in cases.values()), default=0)
     none = f" On up to {lost} samples none kept the label; they count as not turned." if lost else ""
     if told:
         yield (
-            f"Attacks that keep the label turned the {found.map} of half of the samples by more than {_listed(told)}: reached, so the "
-            f"worst case is at least that.{none}"
+            f"On half of the samples attacks that keep the label turned the {found.map} by {listed(told)} or more: reached, so the worst "
+            f"case is at least that.{none}"
         )
 
 
 def allowed(found: Grounds) -> Iterable[str]:
     """What the first-order bounds say, where they are not refuted."""
     told = []
-    for ball, rows in _cases(found.of(ATTACK)).items():
+    for ball, rows in found.cases(ATTACK).items():
         angles = figures(rows, "T_c_deg")
         half = median([*angles, *[NO_ANGLE] * (len(rows) - len(angles))])
-        told.append(f"{'any angle' if half >= NO_ANGLE else _degrees(half, round_up)} within {ball}")
+        told.append(f"{'any angle' if half >= NO_ANGLE else degrees(half, round_up)} within {ball}")
     if told and not many_refuted(found.of(ATTACK)):
-        yield f"First-order bounds allow for half of the samples {_listed(told)}: estimates that attacks can exceed, no certificates."
+        yield f"First-order bounds allow for half of the samples {listed(told)}: estimates that attacks can exceed, no certificates."
 
 
 def proved(found: Grounds) -> Iterable[str]:
     """In how large a ball something is proved, per norm, and where nothing is."""
     for of_norm in grouped(found.of(PROOF), lambda row: row["norm"]).values():
-        cases, names = grouped(of_norm, lambda row: number(row["eps"])), _balls(of_norm)
+        cases, names = grouped(of_norm, lambda row: number(row["eps"])), found.balls(of_norm)
         told = {eps: figures(rows, "angle_proved_deg") for eps, rows in sorted(cases.items(), reverse=True)}
         balls = {eps: ball for (_, eps), ball in names.items()}
         eps = next((eps for eps, angles in told.items() if 2 * len(angles) > len(cases[eps])), None)
@@ -195,9 +223,10 @@ def proved(found: Grounds) -> Iterable[str]:
             yield f"Nothing is proved: even within {balls[min(told)]} the proved bound allows any direction for most samples."
             continue
         angles = told[eps]
+        half = f"; on half of them by no more than {degrees(median(angles), round_up)}" if len(angles) > 1 else ""
         yield (
-            f"No perturbation within {balls[eps]} can turn it by more than {_degrees(max(angles), round_up)} (proved, on {len(angles)} of "
-            f"{_counted(cases[eps])}; on half of them by no more than {_degrees(median(angles), round_up)})."
+            f"No perturbation within {balls[eps]} can turn it by more than {degrees(max(angles), round_up)} (proved, on {len(angles)} of "
+            f"{counted(cases[eps])}{half})."
         )
         if eps < max(told):
             yield f"Within {balls[max(told)]} the proved bound allows any direction for most samples, so nothing is proved there."
@@ -216,8 +245,8 @@ def smoothed(found: Grounds) -> Iterable[str]:
             yield f"For most samples no ball is certified in which the smoothed map (sigma {sigma:g}) keeps a cosine of {LEAST_COSINE:g}."
             continue
         yield (
-            f"The smoothed map (directions averaged over Gaussian noise, sigma {sigma:g}) keeps a cosine of {LEAST_COSINE:g} within l2 "
-            f"{round_down(min(sizes), 2)} on {len(sizes)} of {_counted(rows)}, and on half of them within "
+            f"The smoothed map (directions averaged over Gaussian noise, sigma {sigma:.3g}) keeps a cosine of {LEAST_COSINE:g} "
+            f"({ANGLE:.0f} degrees) within l2 {round_down(min(sizes), 2)} on {len(sizes)} of {counted(rows)}, and on half of them within "
             f"{round_down(median(sizes), 2)} (confidence {100 * (1 - failure):.4g} % for each). It is another map than the {found.map} "
             "above."
         )
@@ -232,34 +261,17 @@ def not_done(found: Grounds) -> Iterable[str]:
 def rests(found: Grounds) -> Iterable[str]:
     """On how many samples each part rests."""
     if counts := _counts(found):
-        yield f"Samples, taken at random: {_parts(counts)}."
+        yield f"Samples that were used: {parts(counts)}."
 
 
 SENTENCES: tuple[Callable[[Grounds], Iterable[str]], ...] = (
-    contradicted, exceeded, thin, another_network, answer, meant, reached, allowed, proved, smoothed, not_done, rests,
+    contradicted, answer, exceeded, thin, another_network, meant, reached, allowed, proved, smoothed, not_done, rests,
 )  # fmt: skip
 
 
 def _once(rows: Iterable[Row]) -> list[Row]:
     """A row of each sample."""
     return list({row["index"]: row for row in rows}.values())
-
-
-def _balls(rows: Iterable[Row]) -> dict[tuple[str, float], str]:
-    """Norms and sizes, and how they are written: sizes in linf as parts of 255."""
-    cases = dict.fromkeys((str(row["norm"]), number(row["eps"])) for row in rows)
-    return {(norm, eps): f"{norm} {f'{255 * eps:.4g}/255' if norm == 'linf' else f'{eps:g}'}" for norm, eps in cases}
-
-
-def _cases(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """A row of each sample per ball: that of the attack which turned it farthest."""
-    names, found = _balls(rows), dict[str, dict[object, Row]]()
-    for row in rows:
-        case = found.setdefault(names[str(row["norm"]), number(row["eps"])], {})
-        before = case.get(row["index"])
-        if before is None or _angle(row) > _angle(before):
-            case[row["index"]] = row
-    return {ball: list(of_ball.values()) for ball, of_ball in found.items()}
 
 
 def _angle(row: Row) -> float:
@@ -274,27 +286,6 @@ def _share(rows: Sequence[Row]) -> float:
     return sum(angle > TURNED for angle in _angles(rows)) / len(rows)
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _degrees(angle: float, rounded: Callable[[float, int], str]) -> str:
-    return f"{rounded(angle, 2)} degrees"
-
-
 def _counts(found: Grounds) -> dict[str, int]:
     """Samples of each part."""
     return {name: len(_once(rows)) for name, rows in found.rows.items() if rows}
-
-
-def _parts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _counted(rows: Sequence[Row]) -> str:
-    return "1 sample" if len(rows) == 1 else f"{len(rows)} samples"
-
-
-def _listed(cases: Iterable[str]) -> str:
-    *first, last = cases
-    return f"{', '.join(first)} and {last}" if first else last

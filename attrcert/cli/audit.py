@@ -11,7 +11,7 @@ from attrcert.cli.options import Asked, command
 from attrcert.foreign import printable, shell
 from attrcert.settings.auditing import Auditing
 
-STYLES = {"ok": "", "warn": "yellow", "fail": "bold red"}
+STYLES = {"ok": "", "note": "", "warn": "yellow", "fail": "bold red"}
 
 
 @command("audit", example="attrcert audit model.safetensors data/val --arch torchvision:resnet18 -o audit --minutes 10")

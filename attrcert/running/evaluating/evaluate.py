@@ -66,7 +66,8 @@ class Evaluation:
         batch, failed = self._read(indices)
         if batch is None:
             return None, torch.empty(0), self._told(failed)
-        good, logits, others = self._seen(batch)
+        with self.classifier.prepared():
+            good, logits, others = self._seen(batch)
         return good if good.indices else None, logits, self._told(failed + others)
 
     def _read(self, indices: Sequence[int]) -> tuple[Batch | None, list[Failed]]:

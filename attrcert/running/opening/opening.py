@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
 from attrcert.loading.preparing import prepared
+from attrcert.loading.scales import spans
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
@@ -52,16 +53,28 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
 
 def doctor(model: Any = None, data: Any = None, *, device: str = "auto", dtype: str = "float32") -> list[Finding]:
     """All checks of `attrcert doctor` on the first images."""
-    return examined(model_spec(model), data_spec(data), device=device, dtype=dtype)[0]
+    return examined(model_spec(model), data_spec(data), device=device, dtype=dtype).findings
 
 
-def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> tuple[list[Finding], int]:
-    """The same, and how many numbers an input has, as the model takes it."""
+class Examined(NamedTuple):
+    """What the checks found, how many numbers an input has, as the model takes it, and where these are no pixels, the standard
+    deviation of the features, root mean square.
+    """
+
+    findings: list[Finding]
+    entries: int
+    spread: float | None
+
+
+def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> Examined:
+    """All checks, and what an audit must know of the data."""
     torch_type = torch_dtype(Precision(dtype))
     loaded, images, place = _load(model, data, RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return [*_settled(loaded), *checks.doctor(classifier, x, labels, images)], x[0].numel()
+        findings = [*_settled(loaded), *checks.doctor(classifier, x, labels, images)]
+    spread = None if images.of_pixels else float(spans(images.images).std.square().mean().sqrt())
+    return Examined(findings, x[0].numel(), spread)
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
