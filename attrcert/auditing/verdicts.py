@@ -10,7 +10,7 @@ from statistics import median
 from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
 from attrcert.columns import Row
 from attrcert.reporting.gating.promises import broken
-from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
+from attrcert.reporting.summaries.statistics import figures, grouped, number, on_maps, usable
 from attrcert.settings.auditing import compared, grey_levels
 from attrcert.vocabulary import Status, round_down, round_up
 
@@ -35,7 +35,7 @@ class Grounds:
 
     def of(self, kind: str) -> list[Row]:
         """The rows with figures of the parts of a kind."""
-        return usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows)
+        return on_maps(usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows))
 
     def of_map(self, attribution: str) -> "Grounds":
         """The same of the parts of one attribution."""

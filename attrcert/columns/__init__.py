@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
-from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
+from attrcert.columns.attack import ATTACK, CORRECT, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
 from attrcert.columns.bound import BOUND, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
@@ -15,8 +16,8 @@ from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "SMOOTH_ATTACK",
-    "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
+    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH",
+    "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,
@@ -92,10 +93,11 @@ def column_named(name: str, command: str) -> Column | None:
     own = (column for column in COLUMNS.get(command, ()) if column.name == name)
     if found := next(own, None):
         return found
-    figure = next((figure for figure in TRANSFERRED if name.endswith(f"_{figure}")), None)
+    figure = next((figure for figure in (*TRANSFERRED, *CORRECT) if name.endswith(f"_{figure}")), None)
     if command != "attack" or figure is None:
         return None
-    return transferred(name, figure, f"{figure} of another attribution at the same perturbation")
+    other = "checkpoint" if figure in CORRECT else "attribution"
+    return transferred(name, figure, f"{figure} of another {other} at the same perturbation")
 
 
 def unit_of(name: str) -> str:
@@ -104,11 +106,11 @@ def unit_of(name: str) -> str:
     return next((column.unit for column in found if column is not None), "")
 
 
-def attack_columns(transfer: Sequence[str]) -> tuple[Column, ...]:
-    """The columns of an attack, with those of the attributions that it was transferred to."""
+def attack_columns(transfer: Sequence[str], checkpoints: Sequence[str] = ()) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the attributions and the checkpoints that it was transferred to."""
+    told = [*product(transfer, TRANSFERRED), *product(checkpoints, CORRECT)]
     carried = [
         transferred(transfer_column(name, figure), figure, f"{figure} of {name} at the same perturbation")
-        for name in transfer
-        for figure in TRANSFERRED
+        for name, figure in told
     ]
     return with_columns("attack", carried)

@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Literal
 
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import Aim, Guarantee
 
 ANY_ANGLE, ANY_COSINE = 180.0, -1.0  # degrees, and their cosine: what holds of any two maps
 DEGREES = "degrees"
@@ -24,7 +24,7 @@ class Column:
     `lacking` what a usable row counts as that has none because nothing bounds it (not where the figure does not apply), `words` all
     that a text can be, `least` and `most` what a number can be. `asked` is the entry of a run's identity without which it has no such
     figure, `since` the schema that it came with, `added` that it was registered from outside, so that files may lack it, `case` that it
-    tells the cases of a run apart.
+    tells the cases of a run apart, `aim` which attacks alone have it.
 
     What it is compared with: `bounds` is the attack's figure that it limits, or the threshold that it keeps; `judges` the column
     whose bound a verdict is about; `follows` the figure that it is made of.
@@ -48,6 +48,7 @@ class Column:
     since: int = 1
     added: bool = False
     case: bool = False
+    aim: Aim | None = None
     bounds: str = ""
     judges: str = ""
     follows: str = ""

@@ -57,6 +57,10 @@ class Several(Task):
         return self.tasks[0].differentiates_twice
 
     @property
+    def done(self) -> str:
+        return self.tasks[0].done
+
+    @property
     def explained(self) -> set[str]:
         return set().union(*(task.explained for task in self.tasks))
 

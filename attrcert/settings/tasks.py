@@ -105,6 +105,11 @@ class Task:
         """Whether d x d matrices are formed, which can take long."""
         return False
 
+    @property
+    def done(self) -> str:
+        """What became of the attributions."""
+        return "bounded"
+
     def about(self, classes: str, *others: "Task") -> str:
         """What is explained, here and by others, of the class that these words name."""
         return f"{', '.join(one.label for one in (self, *others))} of {classes}"
@@ -241,27 +246,26 @@ class AttackConfig(BoundConfig):
 
     @property
     def idle(self) -> dict[str, str]:
-        aimed = dict.fromkeys(("target_map", "map_weight", "output_weight"), "--attack manipulate")
-        stepping = dict.fromkeys(("steps", "step_size", "restarts"), "attacks other than random")
-        return {
-            **super().idle,
-            **({} if "manipulate" in self.attacking.attack else aimed),
-            **(stepping if self.attacking.attack == ("random",) else {}),
-        }
+        return {**super().idle, **self.attacking.idle}
+
+    @property
+    def differentiates_twice(self) -> bool:
+        return bool(self.attacking.on_maps)
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
-        return tuple(
-            {"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.attack
-        )
+        return tuple({"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.tried)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return attack_columns(self.attacking.transfer)
+        return attack_columns(self.attacking.transfer, [other.column for other in self.attacking.others])
+
+    @property
+    def done(self) -> str:
+        return "bounded" if self.attacking.on_maps else "compared"
 
     def notes(self, samples: int) -> dict[str, str | None]:
-        measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
-        return {"measured": measured if self.attacking.measure_on == "relu" else None}
+        return dict(self.attacking.notes)
 
 
 @dataclass(frozen=True, init=False)

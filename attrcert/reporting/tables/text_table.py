@@ -6,7 +6,18 @@ from itertools import accumulate
 from typing import TypeVar
 
 # columns of text; others hold numbers
-WORDS = ("attribution", "norm", "figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind")
+WORDS = (
+    "attribution",
+    "norm",
+    "figure",
+    "guarantee",
+    "attack",
+    "outcome",
+    "rule",
+    "where",
+    "threshold_kind",
+    "found on",
+)
 TURNED = 6  # lines of a table that may stand as columns
 
 T = TypeVar("T")

@@ -1,7 +1,7 @@
 """What a run does for its task: made ready once, then asked for the rows of batch after batch; several tasks share the batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -37,6 +37,7 @@ class Scene:
     samples: int  # of the whole run
     max_input: str
     replaced: bool  # whether activations are
+    others: Mapping[str, Classifier] = field(default_factory=dict)  # further checkpoints that a task asked for
 
     @property
     def map_shape(self) -> tuple[int, ...]:

@@ -42,6 +42,7 @@ class Run(Evaluation):
     fidelity: Fidelity | None
     findings: tuple[Finding, ...]
     model_facts: Mapping[str, Any]
+    rivals: Mapping[str, Mapping[str, Any]]  # the same of other checkpoints
     source: Source | None = None
 
     def rows(
@@ -88,7 +89,8 @@ class Run(Evaluation):
         model = self.model_facts or given_model(self.classifier)
         given = {} if "dataset" in self.data.facts else given_data(self.data)
         own = own_source(self.config.explained)
-        return {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
+        told = {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
+        return {**told, "transfer_from": dict(self.rivals)} if self.rivals else told
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
@@ -100,7 +102,7 @@ class Run(Evaluation):
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            "bounded": f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
+            config.done: f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
             "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
