@@ -13,6 +13,14 @@ ITEMS = (
         "Restarts are random, and the set of the top k is that of the original map throughout.",
     ),
     Item(
+        "adversarial accuracy", Sort.METRIC, "PGD in l2 and linf on the prediction", "attrcert.attacks.prediction",
+        "attrcert attack --attack prediction --norm linf --eps 2/255,8/255 --limit 8",
+    ),
+    Item(
+        "the transfer table", Sort.TABLE, "accuracy under perturbations that were made on other networks",
+        "attrcert.running.evaluating.predicting", "attrcert attack --attack prediction --transfer-from fashion-adversarial --limit 8",
+    ),
+    Item(
         "top-k intersection", Sort.METRIC, "what stays of the k largest", "attrcert.metrics.top_k",
         "attrcert attack --metric top-k --k 100 --limit 8",
     ),
