@@ -41,6 +41,7 @@ RUNS = {
     "attack-preset": "attack --limit 2 --preset ghorbani --steps 2 --restarts 0 --random-draws 0 --k 20",
     "attack-proved": "attack --limit 1 --attack cosine --keep kendall --steps 2 --restarts 0 --random-draws 10 --eps 0.01 --proved "
     "--direction-beta 5:20",
+    "attack-prediction": "attack --limit 2 --attack prediction --steps 3 --restarts 1 --eps 0.5 --transfer-from fashion-adversarial",
     "attack-smooth": "attack --smooth gaussian --limit 1 --sigma 0.2 --eps 0.05 --samples 50 --steps 2",
     "max-eps": "max-eps --limit 2 --max-angle 30 --max-deviation 0.5 --max-cosine-distance 0.1 --min-top-k 0.8",
     "max-eps-corrected": "max-eps --limit 2 --max-angle 30 --corrected --norm linf",
