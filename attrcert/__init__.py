@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from attrcert.library import doctor as doctor
     from attrcert.library import max_eps as max_eps
     from attrcert.library import min_radius as min_radius
+    from attrcert.library import score as score
     from attrcert.library import smooth as smooth
     from attrcert.metrics import METRICS as METRICS
     from attrcert.networks.classifier import Classifier as Classifier
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from attrcert.settings.certifying import MinRadiusConfig as MinRadiusConfig
     from attrcert.settings.certifying import SmoothConfig as SmoothConfig
     from attrcert.settings.computing import RunOptions as RunOptions
+    from attrcert.settings.scoring import ScoreConfig as ScoreConfig
     from attrcert.settings.sources import DataSpec as DataSpec
     from attrcert.settings.sources import ModelSpec as ModelSpec
     from attrcert.settings.tasks import AttackConfig as AttackConfig
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from attrcert.settings.tasks import MaxEpsConfig as MaxEpsConfig
 
 _HOMES = {
-    **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "smooth", "doctor"), "attrcert.library"),
+    **dict.fromkeys(("bound", "attack", "max_eps", "min_radius", "score", "smooth", "doctor"), "attrcert.library"),
     **dict.fromkeys(("Rows", "gate"), "attrcert.results"),
     "report": "attrcert.pages",
     "audit": "attrcert.auditing.called",
@@ -47,6 +49,7 @@ _HOMES = {
     **dict.fromkeys(
         ("CertifyConfig", "CertifiedMaxEpsConfig", "MinRadiusConfig", "SmoothConfig"), "attrcert.settings.certifying"
     ),
+    "ScoreConfig": "attrcert.settings.scoring",
     **dict.fromkeys(("ModelSpec", "DataSpec"), "attrcert.settings.sources"),
     "RunOptions": "attrcert.settings.computing",
     "Classifier": "attrcert.networks.classifier",

@@ -30,7 +30,9 @@ from attrcert.loading.architectures import BUNDLED
 from attrcert.metrics import METRICS
 from attrcert.papers import entries
 from attrcert.references import PAPERS
+from attrcert.registry import Family
 from attrcert.running.evaluating.campaigns import Campaign
+from attrcert.scores import SCORES
 from attrcert.settings.attacking import WORST
 from attrcert.settings.commands import COMMANDS
 from attrcert.settings.presets import PRESETS, Preset
@@ -57,7 +59,9 @@ CERTIFICATES = {
 
 def families() -> dict[str, list[Entry]]:
     """All families; entries are read from the docstrings, so that they say what the code says."""
-    attributions = {_with_aliases(name): member for name, member in ATTRIBUTIONS.items()}
+    attributions, scores = (
+        {_with_aliases(name, family): member for name, member in family.items()} for family in (ATTRIBUTIONS, SCORES)
+    )
     return {
         "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": LossGradient}),
         "certificates": _described(CERTIFICATES),
@@ -67,6 +71,7 @@ def families() -> dict[str, list[Entry]]:
         "attacks": _described({**dict(ATTACKS.items()), WORST: Campaign.worst, f"{TURN} (--smooth)": turning}),
         "presets": [_entry(name, _preset(preset), preset.meaning) for name, preset in PRESETS.items()],
         "metrics": _described(dict(METRICS.items())),
+        "scores": _described(scores),
         "models": [_entry(name, _model_meaning(path)) for name, path in bundled.models().items()],
         "samples": [_entry(name, bundled.MEANINGS[name]) for name in bundled.samples()],
         "architectures": _described(BUNDLED),
@@ -123,8 +128,8 @@ def _word(value: Any) -> str:
     return short if len(short) < 6 else f"{255 * value:g}/255"
 
 
-def _with_aliases(name: str) -> str:
-    aliases = ATTRIBUTIONS.aliases(name)
+def _with_aliases(name: str, family: Family[Any]) -> str:
+    aliases = family.aliases(name)
     return f"{name} ({', '.join(aliases)})" if aliases else name
 
 

@@ -53,6 +53,11 @@ def min_radius(model: Any = None, data: Any = None, **settings: Any) -> Rows:
     return _rows(_opened("min-radius", model, data, settings))
 
 
+def score(model: Any = None, data: Any = None, **settings: Any) -> Rows:
+    """The rows of `attrcert score`, called like `bound`."""
+    return _rows(_opened("score", model, data, settings))
+
+
 def smooth(model: Any = None, data: Any = None, **settings: Any) -> dict[str, Any]:
     """The arrays of `attrcert smooth` by name, called like `bound`; samples that have no map are warned of."""
     maps, failed = smoothed_maps(_opened("smooth", model, data, settings))

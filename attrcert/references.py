@@ -71,6 +71,10 @@ PAPERS: dict[str, Paper] = {
         "Ghashami et al.", "Frequent Directions: Simple and Deterministic Matrix Sketching", "SIAM J. Comput. 2016"
     ),
     "anani2025pixel": Paper("Anani et al.", "Pixel-Level Certified Explanations via Randomized Smoothing", "ICML 2025"),
+    "petsiuk2018rise": Paper(
+        "Petsiuk et al.", "RISE: Randomized Input Sampling for Explanation of Black-box Models", "BMVC 2018"
+    ),
+    "agarwal2022rethinking": Paper("Agarwal et al.", "Rethinking Stability for Attribution-based Explanations", "2022"),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
     "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }

@@ -29,7 +29,7 @@ def astray(monkeypatch):
         (
             "T_new",
             ("bound", "bounds"),
-            "the command must be one of bound, attack, max-eps, certify, pixels, attack-smooth, got 'bounds'",
+            "the command must be one of bound, attack, max-eps, certify, pixels, attack-smooth, score, got 'bounds'",
         ),
         ("T_e", ("pixels", "bound"), "the column 'T_e' of bound is there already"),
     ],

@@ -20,6 +20,7 @@ LAYERS = (
     {"ascent"},
     {"attributions", "metrics", "networks"},
     {"bounds", "attacks"},
+    {"scores"},
     {"settings"},
     {"loading"},
     {"running"},

@@ -11,6 +11,7 @@ from typer.main import get_command
 from attrcert.cli.app import OFFERED, app
 from attrcert.cli.endings import INTERRUPTED
 from attrcert.columns import COLUMNS, COUNTS, DEVIATION_ALLOWED, INVERSE, SMOOTH, SMOOTH_ATTACK, declared
+from attrcert.columns.score import score_row
 from attrcert.errors import AttrcertError
 from attrcert.vocabulary import Guarantee
 
@@ -24,7 +25,7 @@ def test_the_tables_of_options_and_columns_are_those_that_are_declared():
 def test_every_column_is_in_a_table():
     documented = {
         (column.name, column.meaning)
-        for column in (*COLUMNS["attack"], *INVERSE, DEVIATION_ALLOWED, *SMOOTH, *COUNTS, *SMOOTH_ATTACK)
+        for column in (*COLUMNS["attack"], *INVERSE, DEVIATION_ALLOWED, *SMOOTH, *COUNTS, *SMOOTH_ATTACK, *score_row())
     }
     assert {(column.name, column.meaning) for column in declared()} == documented
     assert all(f"| `{name}` | " in README for name, _ in documented)
@@ -74,8 +75,9 @@ def test_the_exit_codes_of_all_errors_are_in_the_readme():
     assert raised | {0, 1, INTERRUPTED} == documented
 
 
-def test_the_table_of_smoothing_is_what_the_program_prints(monkeypatch):
-    command, printed = re.search(r"`attrcert (max-eps --smooth[^`]*)`:\n\n```\n(.*?)```", README, re.DOTALL).groups()
+@pytest.mark.parametrize("begins", ["max-eps --smooth", "score"])
+def test_the_table_of_a_command_is_what_the_program_prints(begins, monkeypatch):
+    command, printed = re.search(rf"`attrcert ({begins}[^`]*)`:\n\n```\n(.*?)```", README, re.DOTALL).groups()
     monkeypatch.setenv("COLUMNS", "100")
     done = attrcert(*command.split())
     assert done.code == 0, done.err

@@ -13,9 +13,10 @@ from attrcert.bounds.smoothed import RULES
 from attrcert.errors import UsageError
 from attrcert.metrics import METRICS
 from attrcert.registry import Family
+from attrcert.scores import SCORES
 from attrcert.statistics import CONFIDENCES
 
-FAMILIES = {family.kind: family for family in (ATTACKS, ATTRIBUTIONS, BOUNDINGS, RULES, METRICS, CONFIDENCES)}
+FAMILIES = {family.kind: family for family in (ATTACKS, ATTRIBUTIONS, BOUNDINGS, RULES, METRICS, CONFIDENCES, SCORES)}
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ def shapes() -> Family[Shape]:
     return Family("shape", {"triangle": Shape}, {"tri": "triangle"})
 
 
-@pytest.mark.parametrize("package", ["attacks", "attributions", "bounds.smoothed", "metrics", "statistics"])
+@pytest.mark.parametrize("package", ["attacks", "attributions", "bounds.smoothed", "metrics", "scores", "statistics"])
 def test_the_names_of_a_family_are_known_without_torch(package):
     code = f"import sys, attrcert.{package}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -222,7 +222,19 @@ def test_a_configuration_is_replaced_like_any_dataclass():
 
 
 def test_public_names_are_listed_and_no_others():
-    functions = {"audit", "bound", "attack", "max_eps", "min_radius", "smooth", "doctor", "open_run", "gate", "report"}
+    functions = {
+        "audit",
+        "bound",
+        "attack",
+        "max_eps",
+        "min_radius",
+        "score",
+        "smooth",
+        "doctor",
+        "open_run",
+        "gate",
+        "report",
+    }
     families = {"ATTRIBUTIONS", "ATTACKS", "METRICS"}
     values = {"ModelSpec", "DataSpec", "RunOptions", "Classifier", "Rows"}
     rest = set(dir(attrcert)) - functions - families - values
@@ -299,9 +311,11 @@ def test_a_shell_completes_options_and_choices():
 
 
 def test_the_catalogue_lists_every_setting_with_its_commands():
-    found = {entry["name"]: entry for entry in families()["settings"]}
+    listed = families()["settings"]
+    found = {entry["name"]: entry for entry in listed}
     assert found["--loss-hessian"]["commands"] == "bound"
-    assert found["--eps"]["commands"] == "bound, attack, min-radius"
+    sizes = {entry["commands"]: entry["meaning"].split("Default: ")[1] for entry in listed if entry["name"] == "--eps"}
+    assert sizes == {"bound, attack, min-radius": "0.1.", "score": "4/255, 8/255, 16/255."}
     assert "Default: 0." in found["--seed"]["meaning"]
     for command in COMMANDS.values():
         for task in command.tasks:

@@ -41,17 +41,19 @@ class Constant:
 class Blurred:
     """The image itself under a Gaussian blur whose weights sum to one at the border too; B is the blur.
 
-    The baseline moves with the image, as it does for a user who explains the perturbed image, and J says so.
+    The baseline moves with the image, as it does for a user who explains the perturbed image, and J says so. Of the blur's weights `taps`
+    are there, or all.
     """
 
     sigma: float = 3.0
+    taps: int | None = None
 
     def __call__(self, x: Pixels) -> Pixels:
         return self.linear(x)
 
     def linear(self, v: Pixels) -> Pixels:
         if v.ndim != 4:
-            raise UsageError(f"the blurred baseline needs images (channels, height, width), got {tuple(v.shape[1:])}")
+            raise UsageError(f"a blur needs images (channels, height, width), got inputs of shape {tuple(v.shape[1:])}")
         return self._kernel(v, -2) @ v @ self._kernel(v, -1).mT
 
     def adjoint(self, u: Pixels) -> Pixels:
@@ -59,7 +61,10 @@ class Blurred:
 
     def _kernel(self, like: Tensor, dim: int) -> Float[Tensor, "side side"]:
         place = torch.arange(like.shape[dim], device=like.device, dtype=like.dtype)
-        weights = torch.exp(-0.5 * ((place[:, None] - place) / self.sigma) ** 2)
+        away = (place[:, None] - place).abs()
+        weights = torch.exp(-0.5 * (away / self.sigma) ** 2)
+        if self.taps is not None:
+            weights = weights * (away <= self.taps // 2)
         return weights / weights.sum(dim=1, keepdim=True)
 
 

@@ -19,12 +19,13 @@ from attrcert.cli.merge import merge
 from attrcert.cli.min_radius import min_radius
 from attrcert.cli.options import without_types
 from attrcert.cli.report import report
+from attrcert.cli.score import score
 from attrcert.cli.smooth import smooth
 from attrcert.cli.streams import standard_streams
 from attrcert.errors import told
 
 TRACEBACK = "--traceback"
-OFFERED = (audit, bound, attack, max_eps, min_radius, smooth, doctor, gate, report, merge, catalogue)
+OFFERED = (audit, bound, attack, max_eps, min_radius, smooth, score, doctor, gate, report, merge, catalogue)
 
 
 class Commands(TyperGroup):

@@ -28,6 +28,7 @@ from attrcert.reporting.summaries.attacks import summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
 from attrcert.reporting.summaries.overviews import overview
+from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.sentences import sentences
 from attrcert.reporting.summaries.turned import summarise_turned
 from attrcert.running.engines.engine import Engine, Here, Spread
@@ -164,9 +165,10 @@ def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | Non
 
 def _summary_json(run: Run, rows: list[Row], summary: Summary) -> dict[str, Any]:
     """What the table shows."""
-    if run.config.command not in ("max-eps", "certify", "attack-smooth"):
+    if run.config.command not in ("max-eps", "certify", "attack-smooth", "score"):
         return summary.as_json()
-    cases = [part.as_json() for part in summarise_cases(rows)]
+    found = summarise_scores(rows) if run.config.command == "score" else summarise_cases(rows)
+    cases = [part.as_json() for part in found]
     return {"facts": dict(summary.facts), "status": dict(summary.status), "cases": cases}
 
 

@@ -32,6 +32,7 @@ from attrcert.settings.output import Output
 
 DOING = {
     "bound": "bounding", "attack": "attacking", "max-eps": "inverting", "certify": "drawing", "attack-smooth": "attacking",
+    "score": "scoring",
 }  # fmt: skip
 
 

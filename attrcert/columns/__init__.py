@@ -1,22 +1,32 @@
 """The columns of rows, by command; a column is declared once, and everything that shows or judges it asks its declaration."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import product
 
-from attrcert.columns.attack import ATTACK, CORRECT, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
+from attrcert.columns.attack import (
+    ATTACK,
+    CORRECT,
+    METRIC_COLUMNS,
+    ON_REQUEST,
+    TRANSFERRED,
+    transfer_column,
+    transferred,
+)
 from attrcert.columns.bound import BOUND, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
 from attrcert.columns.inverse import DEVIATION_ALLOWED, INVERSE
 from attrcert.columns.pixels import COUNTS, PIXELS
+from attrcert.columns.score import METRIC, score_row
 from attrcert.columns.smoothed import SMOOTH
 from attrcert.columns.turned import SMOOTH_ATTACK, TURN
 from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH",
+    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW",
+    "ON_REQUEST", "SMOOTH",
     "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -26,6 +36,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
     "certify": (*COMMON, *INVERSE[:-1], replace(INVERSE[-1], compared=("mean",)), *SMOOTH, *CLOSING),
     "pixels": COMMON + PIXELS + CLOSING,
     "attack-smooth": (*COMMON, *INVERSE[:-1], *SMOOTH, *SMOOTH_ATTACK, *CLOSING),
+    "score": (*COMMON, *score_row(), *CLOSING),
 }
 ATTACKING = ("attack", "attack-smooth")  # whose rows have verdicts
 
@@ -93,6 +104,8 @@ def column_named(name: str, command: str) -> Column | None:
     own = (column for column in COLUMNS.get(command, ()) if column.name == name)
     if found := next(own, None):
         return found
+    if command == "attack" and (asked := next((one for one in ON_REQUEST.values() if one.name == name), None)):
+        return asked
     figure = next((figure for figure in (*TRANSFERRED, *CORRECT) if name.endswith(f"_{figure}")), None)
     if command != "attack" or figure is None:
         return None
@@ -106,11 +119,15 @@ def unit_of(name: str) -> str:
     return next((column.unit for column in found if column is not None), "")
 
 
-def attack_columns(transfer: Sequence[str], checkpoints: Sequence[str] = ()) -> tuple[Column, ...]:
-    """The columns of an attack, with those of the attributions and the checkpoints that it was transferred to."""
+def attack_columns(
+    transfer: Sequence[str], metrics: Collection[str] = (), checkpoints: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the scores that were asked for, and of the attributions and checkpoints that it was
+    transferred to.
+    """
     told = [*product(transfer, TRANSFERRED), *product(checkpoints, CORRECT)]
     carried = [
         transferred(transfer_column(name, figure), figure, f"{figure} of {name} at the same perturbation")
         for name, figure in told
     ]
-    return with_columns("attack", carried)
+    return with_columns("attack", [*(column for name, column in ON_REQUEST.items() if name in metrics), *carried])

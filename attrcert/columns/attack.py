@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import inf
 
 from attrcert.columns.column import Column, angle, figure
+from attrcert.columns.score import SCORES
 from attrcert.vocabulary import Aim, Guarantee
 
 REACHED = Guarantee.EMPIRICAL
@@ -35,6 +36,10 @@ METRIC_COLUMNS = {
         worse="down", least=-1, most=1,
     ),
 }  # fmt: skip
+ON_REQUEST = {  # scores of the attacked map, which --metric must name
+    name: replace(SCORES[name][0], only=None, headline=False, compared=(), place=None, leads=False)
+    for name in ("insertion", "adv-insertion", "crc")
+}
 TRANSFERRED = ("T_hat_e", "T_hat_c_deg", "top_k", "kendall")
 NAME = Column(
     "attack", str, "its name; behind a colon the checkpoint that it was made on (--transfer-from)", case=True, place=6

@@ -23,8 +23,8 @@ class Column:
     What it says: `guarantee` is what its figure promises (`OF_ROW`: as the row tells), `worse` the direction in which it gets worse,
     `lacking` what a usable row counts as that has none because nothing bounds it (not where the figure does not apply), `words` all
     that a text can be, `least` and `most` what a number can be. `asked` is the entry of a run's identity without which it has no such
-    figure, `since` the schema that it came with, `added` that it was registered from outside, so that files may lack it, `case` that it
-    tells the cases of a run apart, `aim` which attacks alone have it.
+    figure, `only` the cell of a row without which that row has none, `aim` which attacks alone have it, `since` the schema that it came
+    with, `added` that it was registered from outside, so that files may lack it, `case` that it tells the cases of a run apart.
 
     What it is compared with: `bounds` is the attack's figure that it limits, or the threshold that it keeps; `judges` the column
     whose bound a verdict is about; `follows` the figure that it is made of.
@@ -45,6 +45,7 @@ class Column:
     least: float = -inf
     most: float = inf
     asked: tuple[str, Cell] | None = None
+    only: tuple[str, Cell] | None = None
     since: int = 1
     added: bool = False
     case: bool = False
@@ -66,6 +67,12 @@ class Column:
     def reached(self) -> bool:
         """Whether it was found, and not bounded."""
         return self.guarantee is Guarantee.EMPIRICAL
+
+    @property
+    def aimed(self) -> tuple[str, Cell] | None:
+        """An attack that it is for."""
+        attacks = {Aim.MAP: "euclidean", Aim.PREDICTION: "prediction"}
+        return ("attack", attacks[self.aim]) if self.aim else None
 
     @property
     def promised(self) -> Guarantee | None:

@@ -1,10 +1,12 @@
 """What a metric is: one figure for each sample, in float64 on the CPU."""
 
+from math import isfinite
 from typing import Protocol
 
 from jaxtyping import Float64
 from torch import Tensor
 
+from attrcert.columns import Cell
 from attrcert.types import Figures, Flat
 
 
@@ -30,3 +32,10 @@ def length(v: Flat) -> Figures:
     """|v|_2, with a graph."""
     # `norm` adds up one by one and loses 4e-13 over 150,528 entries; `sum` adds in pairs
     return (v * v).sum(dim=1).sqrt()
+
+
+def cells_of(figures: Tensor | None, b: int) -> list[Cell]:
+    """A metric of b samples as cells, empty where it is not defined."""
+    if figures is None:
+        return [None] * b
+    return [value if isfinite(value) else None for value in figures.tolist()]

@@ -18,6 +18,25 @@ ITEMS = (
         "manipulation", Sort.ATTACK, "towards a frame, by Adam", "attrcert.attacks.manipulate", "attrcert attack --preset joo --limit 4",
         "Published code keeps the last iterate; here it is the best that is in the ball and keeps the label.",
     ),
+    Item(
+        "Theorem 6", Sort.THEOREM, "the cosine criterion, (1 - cosine) / 2, is at most eps |H delta| / |g| and a remainder",
+        "attrcert.scores.cosine_criterion", "attrcert score --metric crc --limit 8",
+        "Its remainder is of second order in eps, and so is the criterion. (1 - sqrt(1 - r^2)) / 2 holds without one, r the change of the "
+        "gradient as a share of the longer one.",
+    ),
+    Item(
+        "RPS", Sort.METRIC, "similarity of the maps at x and at random points beside it", "attrcert.scores.perturbation_similarity",
+        "attrcert score --metric rps --limit 8",
+    ),
+    Item(
+        "Insertion", Sort.METRIC, "the class's probability as the map's largest pixels are put in", "attrcert.scores.insertion",
+        "attrcert score --metric insertion,deletion --limit 8",
+        "Published code leaves out the last step, and takes the mean of the others; here the area is taken by the trapezoid rule.",
+    ),
+    Item(
+        "Adv-Insertion", Sort.METRIC, "the same in the order of the map at the attacked input", "attrcert.scores.adversarial_insertion",
+        "attrcert score --metric adv-insertion --eps 4/255 --limit 4",
+    ),
     Item("l2 + Cosd", Sort.TRAINING, "cosine distance and l2 distance of gradients at a noisy input"),
     Item("Hessian, IGA, ATEX", Sort.TRAINING, "compared, not proposed"),
     Item(
@@ -28,6 +47,14 @@ ITEMS = (
     Item(
         "ResNet-18", Sort.NETWORK, "with a 3 x 3 stem", "attrcert.loading.published",
         "attrcert bound weights.pt data.npz --arch resnet18-32",
+    ),
+    Item(
+        "Table 1", Sort.TABLE, "RPS, Insertion and Adv-Insertion of each map", "attrcert.reporting.summaries.scores",
+        "attrcert score --metric insertion,adv-insertion,rps --attribution sm,ixg --eps 4/255 --fill mean --limit 4",
+    ),
+    Item(
+        "Figure 3b, of any perturbation", Sort.FIGURE, "the criterion beside the published figure and the bound that holds",
+        "attrcert.reporting.pages.score_figures", "attrcert report scores.csv --plots figures",
     ),
     Item(
         "Figure 3b", Sort.FIGURE, "the cosine distance against its bound", "attrcert.reporting.pages.paper_figures",

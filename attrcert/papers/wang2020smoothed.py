@@ -57,6 +57,10 @@ ITEMS = (
     ),
     Item("cor", Sort.METRIC, "Spearman's rank correlation", "attrcert.metrics.spearman", "attrcert attack --metric spearman --limit 8"),
     Item("cosd", Sort.METRIC, "cosine distance, 1 - cosine", "attrcert.metrics.cosine", "attrcert attack --metric cosine --limit 8"),
+    Item(
+        "local robustness", Sort.METRIC, "the largest |g(x') - g(x)| / |x' - x| near x", "attrcert.scores.local_robustness",
+        "attrcert score fashion-adversarial --metric local-robustness --norm l2 --eps 0.02 --proved --limit 4",
+    ),
     Item("SSR", Sort.TRAINING, "a penalty on the largest eigenvalue of the loss Hessian"),
     Item("ResNet-20", Sort.NETWORK, "of CIFAR-10", "attrcert.loading.published", "attrcert bound weights.pt data.npz --arch resnet20"),
     Item(

@@ -4,10 +4,10 @@ import math
 from dataclasses import dataclass
 
 from attrcert.attacks import ATTACKS
-from attrcert.columns import METRIC_COLUMNS
+from attrcert.columns import METRIC_COLUMNS, ON_REQUEST
 from attrcert.errors import UsageError
 from attrcert.settings.bounding import Theorems
-from attrcert.settings.declared import ATTACK, Settings, declared, default_of, setting
+from attrcert.settings.declared import ATTACK, Settings, again, declared, default_of, setting
 from attrcert.settings.explaining import full_name
 from attrcert.settings.others import Other, others_of
 from attrcert.vocabulary import Aim, number_or, parse_number
@@ -52,8 +52,9 @@ class Attacking(Settings):
         ATTACK, choices=("twin", "relu"),
     )  # fmt: skip
     metric: tuple[str, ...] = setting(
-        _metrics, "What is measured; repeatable.", ATTACK, many=True, choices=_metrics, unsaid="all"
-    )
+        _metrics, f"What is measured; repeatable. {', '.join(ON_REQUEST)} are measured where they are named.", ATTACK, many=True,
+        choices=lambda: (*_metrics(), *ON_REQUEST), unsaid="all others",
+    )  # fmt: skip
     transfer: tuple[str, ...] = setting(
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
     )
@@ -130,5 +131,5 @@ class Attacking(Settings):
 class Turning(Settings):
     """The attack on smoothed attributions."""
 
-    steps: int = setting(default_of(Attacking, "steps"), declared(Attacking)["steps"].help, ATTACK, least=0, basic=True)
-    restarts: int = setting(0, declared(Attacking)["restarts"].help, ATTACK, least=0)
+    steps: int = again(Attacking, "steps", default_of(Attacking, "steps"))
+    restarts: int = again(Attacking, "restarts", 0)

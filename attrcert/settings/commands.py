@@ -19,6 +19,7 @@ from attrcert.settings.declared import Setting, Settings, declared, default_of, 
 from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Precision
 from attrcert.settings.output import Campaigning, ClosedForm, Complete, Files, Findings, Global, Keeping, Output, Quiet
 from attrcert.settings.reading import Joining, Judged, Judging, Listing, Paging
+from attrcert.settings.scoring import ScoreConfig
 from attrcert.settings.several import made_of
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import AttackConfig, BoundConfig, MaxEpsConfig, Task, homes, parts_of, settings_of
@@ -118,6 +119,7 @@ COMMANDS = {
     "attack": Command(AttackConfig, CertifiedAttackConfig, (*ROWS, Campaigning)),
     "max-eps": Command(MaxEpsConfig, CertifiedMaxEpsConfig, (*ROWS, Global)),
     "min-radius": Command(None, MinRadiusConfig, (*ROWS, ClosedForm)),
+    "score": Command(ScoreConfig, None, ROWS),
     "smooth": Command(None, SmoothConfig, (ModelSpec, DataSpec, RunOptions, Complete, Quiet, Files)),
     "doctor": Command(None, None, (ModelSpec, DataSpec, Place, Precision, Findings)),
     "gate": Command(None, None, (Judging, Judged)),

@@ -6,7 +6,7 @@ manifest says of a run are made from that.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from math import inf, isnan
 from os import PathLike
 from typing import Any, TypeVar
@@ -130,6 +130,11 @@ def setting(default: Any, help: str, panel: str = "", *, kw_only: bool = False, 
     """A field of a `Settings`; a callable makes its default, and MISSING says that it must be given."""
     about: dict[str, Any] = {"metadata": {_KEY: Setting(help, panel, **how)}, "kw_only": kw_only}
     return field(default_factory=default, **about) if callable(default) else field(default=default, **about)
+
+
+def again(part: type["Settings"], name: str, default: Any, **how: Any) -> Any:
+    """A setting of another part with a default of its own."""
+    return field(default=default, metadata={_KEY: replace(declared(part)[name], **how)})
 
 
 def option(name: str) -> str:

@@ -10,8 +10,8 @@ from attrcert.settings.output import Findings, Format, path
 
 RULES, BASELINE = "Rules", "Baseline"
 FAMILIES = (
-    "attributions", "certificates", "rules", "boundings", "confidence-bounds", "attacks", "presets", "metrics", "models", "samples",
-    "architectures", "papers", "settings", "columns", "guarantees",
+    "attributions", "certificates", "rules", "boundings", "confidence-bounds", "attacks", "presets", "metrics", "scores", "models",
+    "samples", "architectures", "papers", "settings", "columns", "guarantees",
 )  # fmt: skip
 
 

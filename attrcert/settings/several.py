@@ -7,7 +7,7 @@ from typing import Any
 
 from attrcert.columns import APART, Cell, Column
 from attrcert.errors import UsageError
-from attrcert.settings.declared import Settings, declared, hint_of, listed, option, spelt
+from attrcert.settings.declared import Settings, declared, default_of, hint_of, listed, option, spelt
 from attrcert.settings.tasks import Task, homes
 from attrcert.vocabulary import NormKind
 
@@ -57,8 +57,12 @@ class Several(Task):
         return self.tasks[0].differentiates_twice
 
     @property
-    def done(self) -> str:
+    def done(self) -> str:  # type: ignore[override]
         return self.tasks[0].done
+
+    @property
+    def perturbs(self) -> bool:  # type: ignore[override]
+        return self.tasks[0].perturbs
 
     @property
     def explained(self) -> set[str]:
@@ -115,7 +119,7 @@ def made_of(kind: type[Task], given: Mapping[str, Any]) -> Task:
     made: list[Task] = []
     for pair in product(*lists.values()):
         case = {**given, **dict(zip(lists, pair, strict=True))}
-        norm = case.get("norm") or NormKind.L2.value
+        norm = case.get("norm") or default_of(homes(kind)["norm"], "norm")
         if len(lists.get("norm", ())) > 1 and norm != NormKind.LP and NormKind.LP in lists["norm"]:
             case.pop("p", None)
         made.append(kind(**{**case, **({"eps": _of_norm(norm, case["eps"], lists)} if "eps" in case else {})}))

@@ -28,6 +28,8 @@ class Task:
 
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
     alone: ClassVar[str] = ""  # why there cannot be several attributions, where there cannot
+    done: ClassVar[str] = "bounded"  # what it does to attributions, as its tables say
+    perturbs: ClassVar[bool] = True  # whether anything depends on the ball
 
     def __init__(self, **given: Any) -> None:
         known, parts = settings_of(type(self)), parts_of(type(self))
@@ -104,11 +106,6 @@ class Task:
     def forms_matrices(self) -> bool:
         """Whether d x d matrices are formed, which can take long."""
         return False
-
-    @property
-    def done(self) -> str:
-        """What became of the attributions."""
-        return "bounded"
 
     def about(self, classes: str, *others: "Task") -> str:
         """What is explained, here and by others, of the class that these words name."""
@@ -258,10 +255,11 @@ class AttackConfig(BoundConfig):
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return attack_columns(self.attacking.transfer, [other.column for other in self.attacking.others])
+        others = [other.column for other in self.attacking.others]
+        return attack_columns(self.attacking.transfer, self.attacking.metric, others)
 
     @property
-    def done(self) -> str:
+    def done(self) -> str:  # type: ignore[override]
         return "bounded" if self.attacking.on_maps else "compared"
 
     def notes(self, samples: int) -> dict[str, str | None]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from attrcert.cli.options import shown
 from attrcert.columns import COLUMNS, DEVIATION_ALLOWED, INVERSE, SMOOTH
+from attrcert.columns.score import score_row
 from attrcert.settings.commands import COMMANDS
 
 README = Path(__file__).parents[2] / "README.md"
@@ -22,7 +23,8 @@ def options(command: str, *wanted: str) -> list[tuple[str, str]]:
 
 
 def columns(command: str) -> list[tuple[str, str]]:
-    own = (*INVERSE, DEVIATION_ALLOWED, *SMOOTH) if command == "certify" else COLUMNS[command]
+    parts = {"certify": (*INVERSE, DEVIATION_ALLOWED, *SMOOTH), "score": score_row()}
+    own = parts.get(command) or COLUMNS[command]
     return [(f"`{column.name}`", column.meaning) for column in own]
 
 

@@ -82,6 +82,15 @@ class ProvedBound:
         """At most |g(x)|_2, by no more than rounding."""
         return (length(self.value) - self.off).clamp_min(0.0)
 
+    def rate(self, eps: float) -> Float[Tensor, " b"]:
+        """At least |g(x + delta) - g(x)|_2 / |delta| for every delta of the ball of this eps; infinite where intervals gave the bound.
+
+        The secant bound takes its ranges over the ball, and bounds what they multiply in proportion to |delta|: a shorter delta has the
+        same ranges, and the same share of the bound.
+        """
+        linear = torch.tensor([method == "secant" for method in self.method], device=self.upper.device)
+        return torch.where(linear, self.upper / eps, torch.inf)
+
     def at_most(self, other: "ProvedBound") -> "ProvedBound":
         """The smaller of two bounds that both hold."""
         kept = (self.upper <= other.upper).tolist()

@@ -11,7 +11,7 @@ from attrcert.columns import COLUMNS, Cell, Column, column_named
 from attrcert.reporting.gating.comparisons import KINDS, check_word, comparing, words_of
 from attrcert.reporting.gating.rules import THRESHOLDS, Comparison, Figure, RuleError
 from attrcert.saved.runfiles import Case, RunTable, case_text
-from attrcert.vocabulary import Aim, Status, did_you_mean, some
+from attrcert.vocabulary import Status, did_you_mean, some
 
 SLACK = 1e-9  # of a rank: 95 % of 20 is 19, however it is rounded
 
@@ -70,16 +70,7 @@ def applies(figure: Figure, table: RunTable) -> bool:
     if not all(map(table.asked, figure.columns)) or any(_never(term, table) for term in filters):
         return False
     keeps = [_truths(figure, term, table) for term in filters]
-    return not (keeps or table.cases) or any(
-        _has(case, figure, table) and all(keep[places[0]] for keep in keeps) for case, places in table.cases.items()
-    )
-
-
-def _has(case: Case, figure: Figure, table: RunTable) -> bool:
-    """Whether attacks such as that of a case have the columns that are measured."""
-    aims = {column.aim for name in figure.measured if (column := table.column(name)) and column.aim}
-    attack = dict(case).get("attack")
-    return attack is None or aims <= {Aim.of(attack)}
+    return not keeps or any(all(keep[places[0]] for keep in keeps) for places in table.cases.values())
 
 
 def _never(term: Comparison, table: RunTable) -> bool:
@@ -118,9 +109,12 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
 def check_asked(figure: Figure, table: RunTable) -> None:
     """The run was asked for every figure: what is missing otherwise is not without bound."""
     for column in (table.column(name) for name in figure.columns):
-        if column is not None and column.asked is not None and not table.asked(column.name):
-            key, value = column.asked
-            asking = f"--{key}" if value is True else f"`attrcert {value}`"
+        condition = column and (column.asked or column.only or column.aimed)
+        if column is not None and condition and not table.asked(column.name):
+            key, value = condition
+            asking = (
+                f"--{key}" if value is True else f"--{key} {value}" if column.asked is None else f"`attrcert {value}`"
+            )
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
                 f"{asking} computes it: {column.meaning}",
@@ -144,7 +138,7 @@ def _admitted(figure: Figure, table: RunTable, waived: frozenset[int]) -> Iterat
     of_case = [keep for term, keep in keeps.items() if term.column in table.case_names]
     index = table.cells["index"]
     for case, places in table.cases.items():
-        if _has(case, figure, table) and all(keep[places[0]] for keep in of_case):
+        if all(keep[places[0]] for keep in of_case) and all(table.tells(name, case) for name in figure.measured):
             yield case, [p for p in places if index[p] not in waived and all(keep[p] for keep in keeps.values())]
 
 
@@ -254,10 +248,6 @@ def _elsewhere(name: str, columns: Collection[str]) -> str:
     return did_you_mean(name, {*columns, *THRESHOLDS}, f"there are {', '.join(sorted(columns))}")
 
 
-def _aimed(aim: Aim) -> str:
-    return f"--attack {Aim.PREDICTION} makes one" if aim is Aim.PREDICTION else "e.g. --attack euclidean makes one"
-
-
 def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
     """The error of a figure that none of the runs can give."""
     for name in figure.columns:
@@ -270,8 +260,4 @@ def no_run_has(figure: Figure, tables: Sequence[RunTable]) -> RuleError:
     asked = [table for table in having if all(map(table.asked, figure.columns))]
     if not asked:
         check_asked(figure, having[0])
-    for column in filter(None, (having[0].column(name) for name in figure.measured)):
-        if column.aim and not any(_has(case, figure, table) for table in having for case in table.cases):
-            attacks = "attacks on the prediction" if column.aim is Aim.PREDICTION else "attacks on maps"
-            return figure.error(f"{column.name} is a figure of {attacks}, and none was made", _aimed(column.aim))
     return figure.error("no row is selected", _present(figure, (asked or having)[0]))

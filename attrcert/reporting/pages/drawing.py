@@ -76,13 +76,15 @@ def _along(rows: Sequence[Row], column: Column) -> list[tuple[float, float, floa
         cell = column.lacking if row.get(column.name) is None else row[column.name]
         if row.get("eps") is not None and isinstance(cell, int | float):
             of_eps = worst.setdefault(row["eps"], {})
-            of_eps[row["index"]] = max(of_eps.get(row["index"], 0.0), float(cell))
+            of_eps[row["index"]] = max(of_eps.get(row["index"], -np.inf), float(cell))
     found = [(eps, np.percentile(list(figures.values()), [50, 25, 75])) for eps, figures in sorted(worst.items())]
     return [(float(eps), float(middle), float(low), float(high)) for eps, (middle, low, high) in found]
 
 
-def lines_with_bands(drawn: Sequence[Curve], ylabel: str, *, scale: str = "linear") -> Callable[[Figure], None]:
-    """Medians against eps, and the middle half."""
+def lines_with_bands(
+    drawn: Sequence[Curve], ylabel: str, *, scale: str = "linear", bottom: float | None = 0
+) -> Callable[[Figure], None]:
+    """Medians against eps, and the middle half; a linear scale begins at `bottom`, or where the figures do."""
 
     def draw(figure: Figure) -> None:
         axes = figure.add_subplot()
@@ -91,10 +93,10 @@ def lines_with_bands(drawn: Sequence[Curve], ylabel: str, *, scale: str = "linea
             axes.plot(eps, middle, style, color=colour(place), label=label, marker="o", markersize=3.5)
             axes.fill_between(eps, low, high, color=colour(place), alpha=0.12, linewidth=0)
         axes.set(xlabel="eps", ylabel=ylabel, xscale=scale, yscale=scale)
-        if scale == "linear":
-            axes.set_ylim(0, None)
-        else:
+        if scale != "linear":
             _plain_powers(axes)
+        elif bottom is not None:
+            axes.set_ylim(bottom, None)
         legend_below(axes)
 
     return draw

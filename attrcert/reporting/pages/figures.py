@@ -20,6 +20,7 @@ from attrcert.reporting.pages.drawing import (
 )
 from attrcert.reporting.pages.paper_figures import paper_figures
 from attrcert.reporting.pages.plots import LINE, STYLES, Plot, legend_below
+from attrcert.reporting.pages.score_figures import score_figures
 from attrcert.reporting.pages.worst import RunRows
 from attrcert.reporting.summaries.attacks import summarise_attacks
 from attrcert.reporting.summaries.statistics import on_maps
@@ -48,6 +49,7 @@ def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
         _accuracies(named),
         _statuses(named),
         *paper_figures(moved),
+        *score_figures(named),
     )
     return tuple(plot for plot in found if plot is not None)
 

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from attrcert.columns import COLUMNS, CORRECT, DEGREES, METRIC_COLUMNS, Column, Row, column_named, headlines, verdicts
+from attrcert.columns import (
+    COLUMNS,
+    CORRECT,
+    DEGREES,
+    METRIC_COLUMNS,
+    ON_REQUEST,
+    Column,
+    Row,
+    column_named,
+    headlines,
+    verdicts,
+)
 from attrcert.reporting.summaries.accuracies import Accuracy, accuracy_tables
 from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, is_wrong, shown
 from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number, usable
@@ -78,8 +89,9 @@ def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) 
     good = usable(rows)
     columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
     others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]
+    others += [(metric, column.name) for metric, column in ON_REQUEST.items()]
     others.append((TARGET, "target_left"))
-    own = {column.name for column in COLUMNS["attack"]}
+    own = {column.name for column in (*COLUMNS["attack"], *ON_REQUEST.values())}
     named = dict.fromkeys(name for row in good for name in row if name not in own and not name.endswith(CORRECT))
     extra = [name for name in named if column_named(name, "attack")]
     return AttackSummary(
@@ -257,7 +269,8 @@ def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
 def _means(title: str, attacks: Sequence[AttackSummary], of: Callable[[AttackSummary], dict[str, float]]) -> TextTable:
     """Of other figures that each attack reached."""
     names = dict.fromkeys(name for part in attacks for name in of(part))
-    columns = {name: METRIC_COLUMNS[name].name if name in METRIC_COLUMNS else name for name in names}
+    known = METRIC_COLUMNS | ON_REQUEST
+    columns = {name: known[name].name if name in known else name for name in names}
 
     def cell(name: str) -> Callable[[AttackSummary], str]:
         return lambda part: told(of(part).get(name), plain)

@@ -10,6 +10,7 @@ from attrcert.reporting.summaries.attacks import attack_tables, summarise_attack
 from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
 from attrcert.reporting.summaries.pixels import pixel_table
+from attrcert.reporting.summaries.scores import score_table
 from attrcert.reporting.summaries.turned import turned_table
 from attrcert.reporting.tables.text_table import TextTable
 
@@ -23,6 +24,8 @@ def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool =
         return smooth_table(summary, rows), turned_table(rows)
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
+    if command == "score":
+        return (score_table(summary, rows),)
     if command == "pixels":
         return (pixel_table(summary, rows),)
     return (smooth_table(summary, rows),) if command == "certify" else bound_tables(summary)

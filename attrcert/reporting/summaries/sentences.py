@@ -7,6 +7,7 @@ from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.accuracies import Accuracy, percent
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.statistics import (
     LowStatistic,
     Statistic,
@@ -220,6 +221,20 @@ def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     )
 
 
+def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
+    """Of each metric the median of the figure that comes first, at each eps."""
+    leading = [one for one in summarise_scores(rows) if one.column.leads and one.statistic.median is not None]
+    for name, cases in grouped(leading, lambda one: one.column.name).items():
+        near = {one.eps: "" if one.eps is None else f" within {_norm(rows)} {one.eps:.4g}" for one in cases}
+        medians = _listed([f"{one.statistic.median:.3g}{near[one.eps]}" for one in cases])
+        samples = max(one.statistic.count for one in cases)
+        yield f"The median {name} of the {_map(rows)} is {medians} (measured on {samples} sample{'s' * (samples > 1)})."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 1 else parts[0]
+
+
 def _confidence(rows: Sequence[Row], identity: Mapping[str, Any]) -> str:
     """With what probability, of a sample or of all."""
     failure = max(figures(rows, "failure"), default=0.0)
@@ -260,4 +275,5 @@ _CLAIMS: Mapping[str, Callable[[Sequence[Row], Mapping[str, Any]], Found]] = {
     "certify": _smoothed,
     "pixels": _pixels,
     "attack-smooth": _turned,
+    "score": _scores,
 }

@@ -7,17 +7,8 @@ from typing import TypeVar
 
 # columns of text; others hold numbers
 WORDS = (
-    "attribution",
-    "norm",
-    "figure",
-    "guarantee",
-    "attack",
-    "outcome",
-    "rule",
-    "where",
-    "threshold_kind",
-    "found on",
-)
+    "attribution", "norm", "metric", "figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind", "found on",
+)  # fmt: skip
 TURNED = 6  # lines of a table that may stand as columns
 
 T = TypeVar("T")

@@ -11,9 +11,10 @@ from attrcert.ascent.loop import Attacked, scored
 from attrcert.attacks import ATTACKS, BLIND
 from attrcert.attacks.manipulate import Manipulate
 from attrcert.bounds.first_order.ball import BallSearch
-from attrcert.columns import METRIC_COLUMNS, TRANSFERRED, Cell, Row, transfer_column, verdicts
+from attrcert.columns import METRIC_COLUMNS, ON_REQUEST, TRANSFERRED, Cell, Row, transfer_column, verdicts
 from attrcert.errors import AttributionError, UsageError
 from attrcert.metrics import METRICS
+from attrcert.metrics.metric import cells_of, measurable
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
@@ -22,11 +23,12 @@ from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.methods import Layout, explainer, own_part
 from attrcert.running.evaluating.predicting import Predictions
-from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.values import Unbounded, ValueSubject
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
+from attrcert.scores.cosine_criterion import criterion
+from attrcert.scores.insertion import Insertion
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Batch
 from attrcert.vocabulary import Aim, Status
@@ -70,6 +72,8 @@ class Attacks(Bounds[AttackConfig]):
             shape = tuple(scene.x.shape[1:])
             raise UsageError(f"{refused[0]} needs images with channels, height and width, got inputs of shape {shape}")
         config = config.replacing(k=config.largest.of(scene.entries))  # as manifests tell it
+        if {"insertion", "adv-insertion"} & set(config.attacking.metric):
+            Insertion().check(scene.f, scene.x, scene.map_shape)
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)
@@ -147,6 +151,7 @@ class Reached:
             "attack": [name] * b,
             "T_sampled": self._sampled,
             **{METRIC_COLUMNS[metric].name: self._measured(metric, one) for metric in wanted},
+            **{ON_REQUEST[name].name: score for name, score in self._scored(one).items()},
             "g_norm": self.campaign.reference.map.double().norm(dim=1).tolist(),
             "T_hat_floor": self._floor(one),
             "delta_norm": self.campaign.problem.ball.size(one.delta).tolist(),
@@ -176,6 +181,17 @@ class Reached:
         """How far maps of a shape are apart by a metric."""
         figures = METRICS.make(metric, k=self.campaign.k)(moved, original, shape)
         return cells_of(figures, len(moved))
+
+    def _scored(self, one: Attacked) -> dict[str, Sequence[Cell]]:
+        """What is asked for of the map, or of the attacked one: insertion of the clean input's pixels, and the cosine criterion."""
+        seen, asked = self.campaign.sight, self.campaign.config.attacking.metric
+        found: dict[str, Sequence[Cell]] = {}
+        for name, g in (("insertion", seen.g), ("adv-insertion", one.map)):
+            if name in asked:
+                found[name] = Insertion().along(seen, g, into=True).area
+        if "crc" in asked:
+            found["crc"] = cells_of(criterion(measurable(seen.g), measurable(one.map)), len(one.map))
+        return found
 
     def _target_cells(self, one: Attacked) -> dict[str, Sequence[Cell]]:
         """How much of the way to the target map is left."""

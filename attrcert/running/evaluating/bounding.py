@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from jaxtyping import Bool
 from torch import Tensor
 
 from attrcert.draws import Draws
@@ -56,11 +57,15 @@ class Bounds(Work[B]):
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         subject = self.explain(f, batch, logits)
         finite = subject.finite()
-        if finite.all():
-            return self.rows_of(subject, save)
-        bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
+        return self.rows_of(subject, save) if finite.all() else self.without(~finite, f, batch, logits, save)
+
+    def without(
+        self, bad: Bool[Tensor, " b"], f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None
+    ) -> Rows:
+        """The rows of the batch where some samples have no figure."""
+        places, keep = bad.nonzero()[:, 0].tolist(), (~bad).nonzero()[:, 0].tolist()
         message = "the attribution or its derivative is NaN or infinite"
-        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in bad]
+        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in places]
         apart = {failure.index: failed_rows(failure, self.config) for failure in failed}
         return apart | (self.rows(f, picked(batch, keep), logits[keep], save) if keep else {})
 

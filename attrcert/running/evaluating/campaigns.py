@@ -21,6 +21,7 @@ from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.values import Unbounded
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key
+from attrcert.scores.sight import Sight
 from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Logits
@@ -78,6 +79,24 @@ class Campaign:
     @property
     def k(self) -> int:
         return self.config.largest.of(prod(self.problem.shape))
+
+    @property
+    def sight(self) -> Sight:
+        """The samples as metrics of one map see them."""
+        problem, norm = self.problem, self.problem.ball.norm
+        return Sight(
+            f=problem.measured,
+            guide=self.subject.f,
+            attribution=problem.attribution,
+            batch=self.subject.batch,
+            target=problem.target,
+            predicted=self.reference.label,
+            g=self.reference.map,
+            draws=problem.draws,
+            norm=norm,
+            eps=(problem.ball.eps,),
+            chunk=problem.chunk,
+        )
 
     def run(self) -> dict[str, Attacked]:
         """The attacks on maps that were asked for, the random search, and what `worst` needs."""

@@ -149,11 +149,12 @@ class Bounded:
         return cells | {f"T_e_{found.method.replace('-', '')}": eps * float(found.upper[i]) for found in self.found}
 
     def _ball_cells(self, eps: float) -> dict[str, list[Cell]]:
-        if not self.subject.config.bounding.ball:
-            return {}
+        return {"T_e_ball": list(self.searched(eps))} if self.subject.config.bounding.ball else {}
+
+    def searched(self, eps: float) -> list[float]:
+        """The ball-wide estimate."""
         ball = Ball.whole(self.subject.batch.images, self.subject.config.perturbation.delta_norm, eps)
-        gain = BallSearch()(self.subject.jacobian_at, ball, self.worst)
-        return {"T_e_ball": list(self.ball_wide(eps, gain))}
+        return self.ball_wide(eps, BallSearch()(self.subject.jacobian_at, ball, self.worst))
 
     @cached_property
     def proved(self) -> dict[float, ProvedBound]:

@@ -11,8 +11,8 @@ from torch import Tensor
 from attrcert.ascent.loop import Attacked, Problem, Reference, ascend, best_of, maps_at
 from attrcert.attacks.prediction import LOGITS, MarginAttack, PredictionAttack, class_first, margin
 from attrcert.columns import CORRECT, Cell, transfer_column
+from attrcert.metrics.metric import cells_of
 from attrcert.networks.classifier import Classifier
-from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.settings.attacking import Attacking
 from attrcert.vocabulary import Aim

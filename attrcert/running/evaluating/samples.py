@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor
@@ -73,13 +72,6 @@ def unusable(batch: Batch, logits: Tensor, config: Task) -> tuple[list[Failed], 
         else:
             keep.append(i)
     return failed, keep
-
-
-def cells_of(figures: Tensor | None, b: int) -> list[Cell]:
-    """A metric of b samples as cells, empty where it is not defined."""
-    if figures is None:
-        return [None] * b
-    return [value if isfinite(value) else None for value in figures.tolist()]
 
 
 def sample_cells(

@@ -17,13 +17,14 @@ from attrcert.columns import TURN, Cell
 from attrcert.draws import Draws
 from attrcert.linalg.enclosure import TopSingularValue
 from attrcert.metrics import METRICS
+from attrcert.metrics.metric import cells_of
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.derivatives import curvature
 from attrcert.running.checks.findings import Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.drawing import Drawing, Group
 from attrcert.running.evaluating.methods import explainer, own_part
-from attrcert.running.evaluating.samples import cells_of, picked
+from attrcert.running.evaluating.samples import picked
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
 from attrcert.saved.arrays import delta_key, input_key, map_key, moved_map_key

@@ -94,25 +94,26 @@ class Run(Evaluation):
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
-        config = self.config
+        config, notes = self.config, self.config.notes(len(self.data.selected))
         norms = dict.fromkeys(f"|delta|_{one.perturbation.delta_norm.p:g} <= eps" for one in config.singles)
+        ball = f", perturbations {' or '.join(norms)} in {self.data.units}" if config.perturbs else ""
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
             config.explanation.target, f"class {config.explanation.target}"
         )
         return {
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
-            config.done: f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
+            config.done: f"{config.about(classes)}{ball}",
             "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
-            "activations": self._twin(),
-            **config.notes(len(self.data.selected)),
+            "activations": self._twin("" if notes.get("measured") else ", and the figures speak of that twin"),
+            **notes,
         }
 
-    def _twin(self) -> str | None:
+    def _twin(self, spoken: str) -> str | None:
         if self.fidelity is None:
             return None
         return (
-            f"ReLUs run as softplus, beta {self.classifier.beta:g}, and the figures speak of that twin: same label on "
+            f"ReLUs run as softplus, beta {self.classifier.beta:g}{spoken}: same label on "
             f"{self.fidelity.agreement:.0%}, mean cosine of the gradients {self.fidelity.cosine:.2f} "
             f"on {self.fidelity.samples} samples"
         )

@@ -1,0 +1,123 @@
+"""The columns of scores of attributions: each metric's own, in the rows of that metric alone."""
+
+from dataclasses import replace
+from math import inf
+
+from attrcert.columns.column import Column, figure
+from attrcert.vocabulary import Guarantee
+
+MEASURED, FIRST, CORRECTED, PROVED = (
+    Guarantee.EMPIRICAL, Guarantee.FIRST_ORDER, Guarantee.CORRECTED, Guarantee.PROVED,
+)  # fmt: skip
+ON_PROVED = ("proved", True)
+METRIC = Column("metric", str, "what was measured (`attrcert score`)", case=True, place=7)
+CURVE = Column(
+    "curve", str,
+    "of insertion and its like: `share: probability` of the explained class, at each share of the pixels, as text",
+)  # fmt: skip
+
+
+def score_columns(metric: str, *columns: Column) -> tuple[Column, ...]:
+    """The columns of a metric, which no row of another has."""
+    return tuple(replace(column, only=(METRIC.name, metric)) for column in columns)
+
+
+def _similarity(name: str, meaning: str, **more: object) -> Column:
+    """Of maps at x and beside it."""
+    return figure(
+        name, MEASURED, f"{meaning} of the maps at x and at x + z, the mean over draws of z", worse="down", most=1, headline=True,
+        compared=("mean",), **more,
+    )  # fmt: skip
+
+
+SCORES: dict[str, tuple[Column, ...]] = {
+    "rps": score_columns(
+        "rps",
+        _similarity("rps_cosine", "cosine", rank=20, place=30, leads=True),
+        _similarity("rps_pearson", "correlation", rank=21, place=31, least=-1),
+        _similarity("rps_ssim", "structural similarity (images of 7 x 7 pixels or more)", rank=22, place=32, least=-1),
+    ),
+    "insertion": score_columns(
+        "insertion",
+        figure(
+            "insertion", MEASURED, "area under the class's probability as pixels are put in, the most important first",
+            worse="down", most=1, headline=True, rank=23, compared=("mean",), place=33, leads=True,
+        ),
+    ),
+    "deletion": score_columns(
+        "deletion",
+        figure(
+            "deletion", MEASURED, "area under the class's probability as pixels are taken out, the most important first",
+            most=1, headline=True, rank=24, compared=("mean",), place=34, leads=True,
+        ),
+    ),
+    "adv-insertion": score_columns(
+        "adv-insertion",
+        figure(
+            "adv_insertion", MEASURED, "insertion of the clean input's pixels in the order of the map at the attacked input",
+            worse="down", most=1, headline=True, rank=25, compared=("mean",), place=35, leads=True,
+        ),
+    ),
+    "local-robustness": score_columns(
+        "local-robustness",
+        figure(
+            "robustness_lower", MEASURED, "largest |g(x+delta) - g(x)|_2 / |delta| found in the ball: local robustness is at least that",
+            headline=True, rank=26, compared=("mean",), place=36, leads=True,
+        ),
+        figure(
+            "robustness_first_order", FIRST, "what the Jacobian at x allows of local robustness; elsewhere in the ball it may be larger",
+            headline=True, rank=27, place=37,
+        ),
+        figure(
+            "robustness_ball", CORRECTED, "the largest gain found in the ball (T_e_ball / eps): an estimate of local robustness from above",
+            headline=True, rank=28,
+        ),
+        figure(
+            "robustness_proved", PROVED,
+            "local robustness is at most that: T_proved / eps, where secants gave it (--proved)",
+            lacking=inf, asked=ON_PROVED, headline=True, rank=29, compared=("mean",), place=38,
+        ),
+    ),
+    "crc": score_columns(
+        "crc",
+        figure(
+            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and at the attacked point, or of those tried where it is largest",
+            most=1, headline=True, rank=30, compared=("mean",), place=39, leads=True,
+        ),
+        figure(
+            "crc_published", FIRST,
+            "|J delta| / |g(x+delta)| at that point: the published bound of crc without its remainder, which crc can exceed",
+            headline=True, rank=31,
+        ),
+        figure(
+            "crc_bound", MEASURED,
+            "(1 - sqrt(1 - r^2)) / 2 at that point, r = |g(x+delta) - g(x)| / the longer map: never below crc; empty where r is 1 or more",
+            lacking=1.0, most=1, headline=True, rank=32,
+        ),
+        figure(
+            "crc_first_order", FIRST, "what T_e allows of crc in the ball: the same with r = T_e / |g(x)|; empty where vacuous",
+            lacking=1.0, most=1, headline=True, rank=33,
+        ),
+        figure(
+            "crc_proved", PROVED, "what T_proved allows of crc in the ball (--proved); empty where vacuous",
+            lacking=1.0, asked=ON_PROVED, most=1, headline=True, rank=34, compared=("mean",), place=40,
+        ),
+    ),
+    "stability": score_columns(
+        "stability",
+        *(
+            figure(
+                name, MEASURED, f"largest relative change of the map, entry by entry, by that of the {what} (relative {whose} stability)",
+                headline=True, rank=35 + place, compared=("median",), place=41 + place, leads=not place,
+            )
+            for place, (name, what, whose) in enumerate(
+                (("ris", "input", "input"), ("ros", "logits", "output"), ("rrs", "inner layer (--layer)", "representation"))
+            )
+        ),
+    ),
+}  # fmt: skip
+
+
+def score_row() -> tuple[Column, ...]:
+    """All that a row of a score can have, of whatever metric."""
+    return (METRIC, *(column for columns in SCORES.values() for column in columns), CURVE)
