@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf
+from typing import Any
 
 from attrcert.columns.column import Column, figure
 from attrcert.vocabulary import Guarantee
@@ -22,7 +23,7 @@ def score_columns(metric: str, *columns: Column) -> tuple[Column, ...]:
     return tuple(replace(column, only=(METRIC.name, metric)) for column in columns)
 
 
-def _similarity(name: str, meaning: str, **more: object) -> Column:
+def _similarity(name: str, meaning: str, **more: Any) -> Column:
     """Of maps at x and beside it."""
     return figure(
         name, MEASURED, f"{meaning} of the maps at x and at x + z, the mean over draws of z", worse="down", most=1, headline=True,

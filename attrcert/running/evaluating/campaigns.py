@@ -62,7 +62,7 @@ class Campaign:
         eps: float, subject: Subject, bounded: Bounded | Unbounded, config: AttackConfig, target_map: Tensor | None
     ) -> "Campaign":
         x = subject.batch.images
-        measured = subject.f if config.attacking.measure_on == "twin" else subject.f.original()
+        measured = measured_by(subject.f, config)
         problem = Problem(
             subject.attribution,
             measured,
@@ -85,7 +85,7 @@ class Campaign:
         """The samples as metrics of one map see them."""
         problem, norm = self.problem, self.problem.ball.norm
         return Sight(
-            f=problem.measured,
+            f=measured_by(self.subject.f, self.config),
             guide=self.subject.f,
             attribution=problem.attribution,
             batch=self.subject.batch,
@@ -172,6 +172,11 @@ class Campaign:
                 kept |= {delta_key(*case): one.delta[i].view(inputs), moved_map_key(*case): one.map[i].view(maps)}
             kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i].view(maps)}
         return {name: tensor.cpu() for name, tensor in kept.items()}
+
+
+def measured_by(f: Classifier, config: AttackConfig) -> Classifier:
+    """The model whose maps count: the twin, or the network as it is."""
+    return f if config.attacking.measure_on == "twin" else f.original()
 
 
 def guide(f: Classifier, measured: Classifier, config: AttackConfig) -> Callable[[float], Logits]:

@@ -62,7 +62,7 @@ class Scores(Bounds[ScoreConfig]):
         finite &= finite if subject is None else subject.finite()
         if not finite.all():
             return self.without(~finite, f, batch, logits, save)
-        return self._scored({False: plain, True: subject and _curved(subject)})
+        return self._scored({False: plain, True: _curved(subject) if subject else None})
 
     def _plain(self, f: Classifier, batch: Batch) -> Sight:
         """The network as it is."""
