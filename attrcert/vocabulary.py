@@ -63,7 +63,7 @@ class Status(StrEnum):
 
 
 ERROR_KINDS = (  # of a sample that cannot be used
-    "unreadable", "shape", "range", "non-finite", "label", "item", "non-finite-output", "non-finite-derivative", "memory",
+    "unreadable", "shape", "range", "non-finite", "label", "item", "non-finite-output", "non-finite-derivative", "memory", "box",
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.accuracies import Accuracy, percent
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.localised import summarise_localised
 from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.statistics import (
     LowStatistic,
@@ -229,6 +230,9 @@ def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         medians = _listed([f"{one.statistic.median:.3g}{near[one.eps]}" for one in cases])
         samples = max(one.statistic.count for one in cases)
         yield f"The median {name} of the {_map(rows)} is {medians} (measured on {samples} sample{'s' * (samples > 1)})."
+    for one in summarise_localised(rows):
+        right = "" if one.top1 is None else f", on {percent(one.top1)} with the right class"
+        yield f"The box of the {_map(rows)} is that of the object (IoU 0.5) on {percent(one.gt_known)} of {one.samples} samples{right}."
 
 
 def _listed(parts: Sequence[str]) -> str:

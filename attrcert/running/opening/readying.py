@@ -76,12 +76,10 @@ def _single(config: Task, loaded: Loaded) -> Readied:
         f=f,
         x=x,
         attribution=attribution,
-        images=data.images,
+        data=data,
         layout=layout(config, f, x, fits, options, each=attribution.points, samples=len(data.indices)),
         memory=memory,
         points=fits.samples,
-        samples=len(data.selected),
-        max_input=data.max_input,
         replaced=loaded.replaced,
         others=loaded.others,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attrcert.columns import Cell, Row
+from attrcert.loading.files import sha256
 from attrcert.running.checks.fidelity import Fidelity
 from attrcert.running.checks.findings import Finding
 from attrcert.running.checks.own_maps import NAME
@@ -90,6 +91,8 @@ class Run(Evaluation):
         given = {} if "dataset" in self.data.facts else given_data(self.data)
         own = own_source(self.config.explained)
         told = {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
+        if told.get("boxes"):  # what the file holds, wherever it is
+            told["boxes"] = sha256(Path(told["boxes"]))
         return {**told, "transfer_from": dict(self.rivals)} if self.rivals else told
 
     def facts(self) -> dict[str, Any]:
