@@ -50,6 +50,8 @@ RUNS = {
     "min-radius": "min-radius --limit 2 --min-cosine 0.5,0.99 --eps 0.05 --samples 50",
     "min-radius-gaussian": "min-radius --smooth gaussian --limit 2 --radii 0.1,0.3 --search descend --min-cosine 0.5,0.7 --eps 0.02 "
     "--simultaneous --samples 50",
+    "score": "score fashion-adversarial --limit 1 --metric insertion,deletion,adv-insertion,rps,crc,local-robustness,stability "
+    "--norm l2 --eps 0.02 --proved --steps 2 --random-draws 2 --shares 4 --fill blur",
     "smooth": "smooth --smooth gaussian --limit 2 --sigma 0.2 --samples 50",
 }
 

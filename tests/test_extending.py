@@ -3,6 +3,7 @@
 The program runs in a process of its own, since its options are made when it starts.
 """
 
+import csv
 import json
 import os
 import subprocess
@@ -57,6 +58,18 @@ def told(home) -> dict:
         "attack": ("attack", *QUICK, *ADDED, "--format", "json", "--out", home / "attacks.csv"),
         "table": ("attack", *QUICK, *ADDED, "--resume", "--out", home / "attacks.csv"),
         "another": ("attack", *QUICK, "--resume", "--out", home / "attacks.csv", *ADDED[:-1], "0.5"),
+        "score": (
+            "score",
+            "--limit",
+            2,
+            "--quiet",
+            "--metric",
+            "spread",
+            "--out",
+            home / "scores.csv",
+            "--require",
+            "mean(spread) > 0",
+        ),
         "exceeded": ("attack", *QUICK, "--out", home / "exceeded.csv", "--share", "0.01"),
         "gate": ("gate", home / "bounds.csv", home / "exceeded.csv", "--require", "max(T_part) < 1000"),
         "report": ("report", home / "bounds.csv", home / "attacks.csv", home / "old.csv", "-o", home / "page.html"),
@@ -128,6 +141,15 @@ def test_all_is_in_rows_and_their_summary(told):
     assert told["table"].code == 0
     assert "T_part" in told["bound"].out
     assert {"T_part", "largest", "again"} <= set(told["table"].out.replace("[", " ").split())
+
+
+def test_a_score_has_its_rows_its_line_and_its_rules(told, home):
+    assert told["score"].code == 0, told["score"].err
+    with (home / "scores.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["metric"], float(row["spread"]) > 0) for row in rows] == 2 * [("spread", True)]
+    assert "spread, empirical, smaller is better: largest entry of a map" in told["score"].shown
+    assert "mean(spread) > 0" in told["score"].shown
 
 
 def test_a_bound_is_judged_by_rules_and_refuted_by_attacks(told):

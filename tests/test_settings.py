@@ -62,6 +62,10 @@ ASKED = {
     "attack": ("attack", {"attack": ("euclidean", "top-k"), "steps": 2, "transfer": "ixg", "k": 4}),
     "max-eps": ("max-eps", {"max_angle": (20, 40), "corrected": True}),
     "max-eps smooth": ("max-eps", {"smooth": "uniform", "radius": "best", "min_cosine": 0.5, "samples": 60}),
+    "score": (
+        "score",
+        {"metric": ("insertion", "rps"), "eps": (0.05, "8/255"), "shares": 3, "fill": "blur", "random_draws": 2},
+    ),
     "min-radius": ("min-radius", {"min_cosine": 0.5, "radii": (0.5, 2.0), "eps": 0.02, "samples": 60}),
 }
 

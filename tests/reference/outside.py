@@ -1,4 +1,4 @@
-"""Somebody else's package: one attribution, attack, metric, option and bound more, each put into its place."""
+"""Somebody else's package: one attribution, attack, metric, score, option and bound more, each put into its place."""
 
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -16,6 +16,9 @@ from attrcert.running.evaluating.attacking import Attacks
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.saved.schemas import INTRODUCED
+from attrcert.scores import About
+from attrcert.scores import register as register_score
+from attrcert.scores.sight import Score
 from attrcert.settings.commands import COMMANDS
 from attrcert.settings.declared import METHOD, Settings, setting
 from attrcert.settings.tasks import AttackConfig, BoundConfig
@@ -26,6 +29,7 @@ PART = Column(
     axis="part of the bound", compared=("mean",), place=30,
 )  # fmt: skip
 FLAG = Column("violated_part", bool, "whether T_hat_e exceeds T_part", judges="T_part")
+SPREAD = Column("spread", float, "largest entry of a map, by |.|", Guarantee.EMPIRICAL, "up", least=0, headline=True)
 LARGEST = Column("largest", float, "largest difference of two entries", Guarantee.EMPIRICAL, "up", least=0)
 
 
@@ -55,6 +59,14 @@ class Largest:
 
     def __call__(self, moved, original, shape):
         return (moved - original).abs().amax(dim=1)
+
+
+@dataclass(frozen=True)
+class Spread(Score):
+    """The largest entry of a map."""
+
+    def __call__(self, seen):
+        return [{"spread": seen.g.abs().amax(dim=1).tolist()}]
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ def register_all() -> None:
     ATTRIBUTIONS.register("halved", Halved)
     ATTACKS.register("again", Again)
     register_metric("largest", Largest, LARGEST)
+    register_score("spread", Spread, About(), SPREAD)
     register(PART, "bound", "attack")
     register(FLAG, "attack")
     COMMANDS["bound"] = replace(COMMANDS["bound"], plain=PartBound)
