@@ -24,7 +24,7 @@ from attrcert.scores.insertion import filling
 from attrcert.scores.sight import Cells, CurvedSight, Score, Sight
 from attrcert.settings.scoring import ScoreConfig
 from attrcert.types import Batch
-from attrcert.vocabulary import Guarantee, Kind, Status
+from attrcert.vocabulary import Guarantee, Status
 
 ON_THE_WAY = 8  # an input, its map and what is made of both
 
@@ -138,9 +138,7 @@ def _curved(subject: Subject) -> CurvedSight:
 def _boxes(config: ScoreConfig, scene: Scene) -> TrueBoxes | None:
     """Where the objects are, if that is asked for."""
     path, data = config.scoring.boxes, scene.data
-    if not path or data.form.kind is not Kind.IMAGES:  # which the metric says
-        return None
-    return true_boxes(Path(path), data.images, data.sources, data.selected, data.max_input)
+    return true_boxes(Path(path), data.images, data.sources, data.selected, data.max_input) if path else None
 
 
 def _told(boxes: TrueBoxes | None) -> tuple[Finding, ...]:
