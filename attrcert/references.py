@@ -48,6 +48,10 @@ PAPERS: dict[str, Paper] = {
     ),
     "smilkov2017smoothgrad": Paper("Smilkov et al.", "SmoothGrad: Removing Noise by Adding Noise", "2017"),
     "ghorbani2019interpretation": Paper("Ghorbani et al.", "Interpretation of Neural Networks Is Fragile", "AAAI 2019"),
+    "madry2018towards": Paper(
+        "Madry et al.", "Towards Deep Learning Models Resistant to Adversarial Attacks", "ICLR 2018"
+    ),
+    "carlini2017towards": Paper("Carlini & Wagner", "Towards Evaluating the Robustness of Neural Networks", "S&P 2017"),
     "yeh2019fidelity": Paper("Yeh et al.", "On the (In)fidelity and Sensitivity of Explanations", "NeurIPS 2019"),
     "chen2019robust": Paper("Chen et al.", "Robust Attribution Regularization", "NeurIPS 2019"),
     "singh2020attributional": Paper(

@@ -63,8 +63,20 @@ class Status(StrEnum):
 
 
 ERROR_KINDS = (  # of a sample that cannot be used
-    "unreadable", "shape", "range", "non-finite", "label", "item", "non-finite-output", "non-finite-derivative", "memory",
+    "unreadable", "shape", "range", "non-finite", "label", "item", "non-finite-output", "non-finite-derivative", "memory", "box",
 )  # fmt: skip
+
+
+class Aim(StrEnum):
+    """What an attack is after: to move the map while the label stays, or to change the prediction."""
+
+    MAP = "map"
+    PREDICTION = "prediction"
+
+    @staticmethod
+    def of(attack: object) -> "Aim":
+        """By its name, behind which may stand the model that it was made on."""
+        return Aim.PREDICTION if str(attack).partition(":")[0] == Aim.PREDICTION else Aim.MAP
 
 
 class Kind(StrEnum):

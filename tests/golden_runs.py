@@ -22,6 +22,7 @@ WRITE = "python tests/golden_runs.py --write"
 CLASSES = ("top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 TIMES = ("seconds",)  # columns that differ from run to run
 PICTURES = "PICTURES"  # in a run: a folder of some pictures of the bundled sample, in folders named like their classes
+BOXES = "BOXES"  # a file of true boxes of the first of them
 # in float64 where a run does not say otherwise
 RUNS = {
     "bound-float32": "bound --limit 3 --eps 0.1,8/255 --dtype float32",
@@ -41,6 +42,7 @@ RUNS = {
     "attack-preset": "attack --limit 2 --preset ghorbani --steps 2 --restarts 0 --random-draws 0 --k 20",
     "attack-proved": "attack --limit 1 --attack cosine --keep kendall --steps 2 --restarts 0 --random-draws 10 --eps 0.01 --proved "
     "--direction-beta 5:20",
+    "attack-prediction": "attack --limit 2 --attack prediction --steps 3 --restarts 1 --eps 0.5 --transfer-from fashion-adversarial",
     "attack-smooth": "attack --smooth gaussian --limit 1 --sigma 0.2 --eps 0.05 --samples 50 --steps 2",
     "max-eps": "max-eps --limit 2 --max-angle 30 --max-deviation 0.5 --max-cosine-distance 0.1 --min-top-k 0.8",
     "max-eps-corrected": "max-eps --limit 2 --max-angle 30 --corrected --norm linf",
@@ -51,13 +53,15 @@ RUNS = {
     "--simultaneous --samples 50",
     "score": "score fashion-adversarial --limit 1 --metric insertion,deletion,adv-insertion,rps,crc,local-robustness,stability "
     "--norm l2 --eps 0.02 --proved --steps 2 --random-draws 2 --shares 4 --fill blur",
+    "score-localisation": f"score --limit 2 --metric localisation --boxes {BOXES} --loc-threshold 0.1",
     "smooth": "smooth --smooth gaussian --limit 2 --sigma 0.2 --samples 50",
 }
 
 
 def outcome(name: str, folder: Path) -> list[dict[str, Any]]:
     """The identity of a run, if it has a manifest, and its rows as they are in its file."""
-    words = [_pictures(folder) if word == PICTURES else word for word in RUNS[name].split()]
+    made = {PICTURES: _pictures, BOXES: _boxes}
+    words = [made[word](folder) if word in made else word for word in RUNS[name].split()]
     path = folder / ("maps.npz" if words[0] == "smooth" else "rows.csv")
     done = attrcert(*words, *(() if "--dtype" in words else ("--dtype", "float64")), "--out", path, "--quiet")
     assert done.code == 0, done.err
@@ -81,6 +85,14 @@ def _pictures(folder: Path) -> str:
             path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(image[..., 0] if image.ndim == 3 else image).save(path)
     return str(folder / PICTURES)
+
+
+def _boxes(folder: Path) -> str:
+    """In COCO's form, by the place of the image."""
+    path = folder / "boxes.json"
+    boxes = [{"image_id": index, "bbox": [2 + index, 3, 20, 22]} for index in range(2)]
+    path.write_text(json.dumps({"images": [{"id": index} for index in range(2)], "annotations": boxes}))
+    return str(path)
 
 
 def _maps(path: Path) -> list[dict[str, str]]:

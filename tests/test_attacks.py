@@ -171,7 +171,9 @@ def test_every_attack_of_the_catalogue_keeps_the_promises(
 
 
 def test_the_catalogue_has_no_other_attacks() -> None:
-    assert list(ATTACKS) == ["random", "search", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"]
+    moving = ["random", "search", "euclidean", "cosine", "top-k", "mass-centre", "manipulate"]
+    assert list(ATTACKS) == [*moving, "prediction"]
+    assert [name for name, attack in ATTACKS.items() if getattr(attack, "keeps_label", True)] == moving
 
 
 @NORMS

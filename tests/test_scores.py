@@ -1,5 +1,6 @@
 """Scores against loops from their definitions, cases that are known by hand, and what must hold of all."""
 
+import json
 import math
 from dataclasses import replace
 from itertools import permutations
@@ -363,19 +364,26 @@ def test_a_layer_is_found_by_itself_or_by_its_name_and_one_that_is_none_is_refus
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1), (2, 6), (5,)], ids=["a pixel", "a signal", "a line of a table"])
-def test_every_metric_takes_other_inputs_than_images_or_refuses_them(shape):
+def test_every_metric_takes_other_inputs_than_images_or_refuses_them(shape, tmp_path):
     n = math.prod(shape)
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(n, 4), nn.Softplus(), nn.Linear(4, 3)).double()
     data = torch.rand(2, *shape)
     plain = {"dtype": "float64", **({"data_kind": "signals"} if len(shape) == 2 else {})}
+    boxes, places = tmp_path / "boxes.json", range(2)
+    annotations = [{"image_id": place, "bbox": [0, 0, 1, 1]} for place in places]
+    boxes.write_text(json.dumps({"images": [{"id": place} for place in places], "annotations": annotations}))
+    refused = {
+        "adv-insertion": "adv-insertion needs maps with channels, height and width",
+        "localisation": "localisation needs images and maps with height and width",
+    }
     for name in SCORES:
-        settings = {"metric": name, "random_draws": 2, "steps": 2, "shares": 3}
+        settings = {"metric": name, "random_draws": 2, "steps": 2, "shares": 3, "boxes": str(boxes)}
         given = {key: value for key, value in settings.items() if key == "metric" or key in ABOUT[name].settings}
         given |= plain
         given |= {"eps": 0.1} if ABOUT[name].by_eps else {}
-        if name == "adv-insertion" and len(shape) < 3:
-            with pytest.raises(UsageError, match="adv-insertion needs maps with channels, height and width"):
+        if name in refused and len(shape) < 3:
+            with pytest.raises(UsageError, match=refused[name]):
                 attrcert.score(network, data, **given)
             continue
         rows = attrcert.score(network, data, **given)

@@ -24,7 +24,7 @@ class Attack(Protocol):
     Larger is better in both; `objective` is differentiated with respect to the moved map. `output_weight` is the weight of the
     mean squared change of the probabilities, which is subtracted from the objective. A `targeted` attack goes somewhere
     and begins at x; the others go away from x. One that has a true `images_only`
-    needs a height and a width.
+    needs a height and a width; one that has a false `keeps_label` may change the prediction.
     """
 
     targeted: ClassVar[bool]
@@ -35,6 +35,11 @@ class Attack(Protocol):
     def output_weight(self) -> float: ...
     def objective(self, maps: Maps) -> Float[Tensor, " rows"]: ...
     def score(self, maps: Maps) -> Float[Tensor, " rows"]: ...
+
+
+def keeps_label(attack: Attack) -> bool:
+    """Whether only iterates count that the model gives the label which it gives x."""
+    return bool(getattr(attack, "keeps_label", True))
 
 
 @dataclass(frozen=True)

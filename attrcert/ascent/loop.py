@@ -2,7 +2,8 @@
 
 Whatever an attack proposes, what comes back is a perturbation inside the ball and the pixel range at which the measured
 model still predicts the label it predicts at x, and the best such iterate by the attack's own score: iterates are
-projected, judged by the model itself, and judged once more at the end. Where no iterate kept the label, it is 0.
+projected, judged by the model itself, and judged once more at the end. Where no iterate kept the label, it is 0. Attacks on the
+prediction itself are the exception: for them every iterate counts.
 
 All samples and all their starts advance together as rows; rows that have converged leave.
 
@@ -16,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from attrcert.ascent.attack import Attack, Maps
+from attrcert.ascent.attack import Attack, Maps, keeps_label
 from attrcert.ascent.balls import Ball
 from attrcert.ascent.steps import Iterate
 from attrcert.draws import Draws
@@ -120,16 +121,23 @@ def judged(
 ) -> Attacked:
     """The promise: inside the ball, label kept by the measured model, or no perturbation at all."""
     delta = problem.ball.project(delta)
-    parts = [
-        part.logits(part.measured, d).argmax(dim=1) == label
-        for part, d, label in _chunks(problem, delta, reference.label)
-    ]
-    kept = torch.cat(parts)
+    kept = torch.cat([_kept(attack, part, d, label) for part, d, label in _chunks(problem, delta, reference.label)])
     delta = torch.where(kept[:, None], delta, 0.0)
-    moved = torch.cat([part.maps(part.measured, d) for part, d, _ in _chunks(problem, delta, reference.label)])
-    # no perturbation, no deviation: two batches may round differently
-    moved = torch.where((delta != 0).any(dim=1, keepdim=True), moved, reference.map)
+    moved = maps_at(problem, reference, delta)
     return Attacked(delta, moved, scored(attack, moved, reference, problem.shape), found & kept, steps)
+
+
+def maps_at(problem: Problem, reference: Reference, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
+    """The measured model's maps at x + delta. No perturbation, no deviation: two batches may round differently."""
+    moved = torch.cat([part.maps(part.measured, d) for part, d, _ in _chunks(problem, delta, reference.label)])
+    return torch.where((delta != 0).any(dim=1, keepdim=True), moved, reference.map)
+
+
+def _kept(attack: Attack, problem: Problem, delta: Tensor, label: Int64[Tensor, " b"]) -> Bool[Tensor, " b"]:
+    """Which points count: those with the label, or all."""
+    if not keeps_label(attack):
+        return torch.ones_like(label, dtype=torch.bool)
+    return problem.logits(problem.measured, delta).argmax(dim=1) == label
 
 
 def best_of(attacked: list[Attacked]) -> Attacked:
@@ -212,10 +220,10 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
     if directed:
         explained = problem.attribution.explain(g, problem.moved(delta), problem.target, problem.draws)
     measured = explained.value if explained is not None and f is g else problem.maps(f, delta)
-    logits = problem.logits(f, delta)
+    kept = _kept(attack, problem, delta, reference.label)
     score = scored(attack, measured, reference, problem.shape)
     if explained is None:
-        return _Look(score, score, logits.argmax(dim=1) == reference.label, torch.zeros_like(delta))
+        return _Look(score, score, kept, torch.zeros_like(delta))
     # the guide's map is compared with the guide's own original
     original = reference.map if f is g else problem.maps(g, torch.zeros_like(delta))
     map_ = explained.value.double().requires_grad_()
@@ -229,7 +237,7 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
     if attack.output_weight:
         drift, pull = _drift(g, problem.moved(delta), reference.logits)
         objective, gradient = objective - attack.output_weight * drift, gradient - attack.output_weight * pull
-    return _Look(objective, score, logits.argmax(dim=1) == reference.label, gradient)
+    return _Look(objective, score, kept, gradient)
 
 
 def scored(attack: Attack, moved: Tensor, reference: Reference, shape: tuple[int, ...]) -> Float[Tensor, " rows"]:

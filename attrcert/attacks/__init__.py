@@ -1,4 +1,4 @@
-"""Attacks that try to reach the bounds: each moves an attribution as far as it can while the label stays."""
+"""Attacks that try to reach the bounds: each moves an attribution as far as it can while the label stays. One changes the prediction."""
 
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ ATTACKS: "Family[Attack]" = Family(
         "top-k": "attrcert.attacks.top_k:TopKAttack",
         "mass-centre": "attrcert.attacks.mass_centre:MassCentreAttack",
         "manipulate": "attrcert.attacks.manipulate:Manipulate",
+        "prediction": "attrcert.attacks.prediction:PredictionAttack",
     },
 )
 BLIND = ("random", "search")  # need values of the attribution alone

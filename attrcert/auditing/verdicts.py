@@ -13,7 +13,7 @@ from attrcert.auditing.parts import ATTACK, LEAST_COSINE, PROOF, SMOOTH
 from attrcert.auditing.phrases import counted, degrees, listed, parts, percent
 from attrcert.columns import Row
 from attrcert.reporting.gating.promises import broken
-from attrcert.reporting.summaries.statistics import figures, grouped, number, usable
+from attrcert.reporting.summaries.statistics import figures, grouped, number, on_maps, usable
 from attrcert.settings.auditing import Yard
 from attrcert.vocabulary import Status, round_down, round_up
 
@@ -39,7 +39,7 @@ class Grounds:
 
     def of(self, kind: str) -> list[Row]:
         """The rows with figures of the parts of a kind."""
-        return usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows)
+        return on_maps(usable(row for name, rows in self.rows.items() if name.startswith(kind) for row in rows))
 
     def balls(self, rows: Iterable[Row]) -> dict[tuple[str, float], str]:
         """Norms and sizes, and how they are written: of pixels sizes in linf as parts of 255."""

@@ -27,6 +27,7 @@ from attrcert.reporting.summaries.areas import areas
 from attrcert.reporting.summaries.attacks import summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
+from attrcert.reporting.summaries.localised import summarise_localised
 from attrcert.reporting.summaries.overviews import overview
 from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.sentences import sentences
@@ -160,6 +161,8 @@ def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | Non
         whole |= {"areas": [one.as_json() for one in areas(attacks)]} if auc else {}
     if run.config.command == "attack-smooth":
         whole["attacks"] = [part.as_json() for part in summarise_turned(rows)]
+    if found := summarise_localised(rows):
+        whole["localised"] = [part.as_json() for part in found]
     return whole | ({"verdict": verdict_json(verdict)} if verdict else {})
 
 

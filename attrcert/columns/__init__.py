@@ -2,8 +2,17 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 
-from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, ON_REQUEST, TRANSFERRED, transfer_column, transferred
+from attrcert.columns.attack import (
+    ATTACK,
+    CORRECT,
+    METRIC_COLUMNS,
+    ON_REQUEST,
+    TRANSFERRED,
+    transfer_column,
+    transferred,
+)
 from attrcert.columns.bound import BOUND, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
@@ -16,7 +25,8 @@ from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW", "ON_REQUEST", "SMOOTH",
+    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW",
+    "ON_REQUEST", "SMOOTH",
     "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
@@ -96,10 +106,11 @@ def column_named(name: str, command: str) -> Column | None:
         return found
     if command == "attack" and (asked := next((one for one in ON_REQUEST.values() if one.name == name), None)):
         return asked
-    figure = next((figure for figure in TRANSFERRED if name.endswith(f"_{figure}")), None)
+    figure = next((figure for figure in (*TRANSFERRED, *CORRECT) if name.endswith(f"_{figure}")), None)
     if command != "attack" or figure is None:
         return None
-    return transferred(name, figure, f"{figure} of another attribution at the same perturbation")
+    other = "checkpoint" if figure in CORRECT else "attribution"
+    return transferred(name, figure, f"{figure} of another {other} at the same perturbation")
 
 
 def unit_of(name: str) -> str:
@@ -108,11 +119,15 @@ def unit_of(name: str) -> str:
     return next((column.unit for column in found if column is not None), "")
 
 
-def attack_columns(transfer: Sequence[str], metrics: Collection[str] = ()) -> tuple[Column, ...]:
-    """The columns of an attack, with those of the attributions that it was transferred to, and of the scores that were asked for."""
+def attack_columns(
+    transfer: Sequence[str], metrics: Collection[str] = (), checkpoints: Sequence[str] = ()
+) -> tuple[Column, ...]:
+    """The columns of an attack, with those of the scores that were asked for, and of the attributions and checkpoints that it was
+    transferred to.
+    """
+    told = [*product(transfer, TRANSFERRED), *product(checkpoints, CORRECT)]
     carried = [
         transferred(transfer_column(name, figure), figure, f"{figure} of {name} at the same perturbation")
-        for name in transfer
-        for figure in TRANSFERRED
+        for name, figure in told
     ]
     return with_columns("attack", [*(column for name, column in ON_REQUEST.items() if name in metrics), *carried])

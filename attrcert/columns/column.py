@@ -6,7 +6,7 @@ from enum import StrEnum
 from math import inf
 from typing import Any, Literal
 
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import Aim, Guarantee
 
 ANY_ANGLE, ANY_COSINE = 180.0, -1.0  # degrees, and their cosine: what holds of any two maps
 DEGREES = "degrees"
@@ -23,8 +23,8 @@ class Column:
     What it says: `guarantee` is what its figure promises (`OF_ROW`: as the row tells), `worse` the direction in which it gets worse,
     `lacking` what a usable row counts as that has none because nothing bounds it (not where the figure does not apply), `words` all
     that a text can be, `least` and `most` what a number can be. `asked` is the entry of a run's identity without which it has no such
-    figure, `only` the cell of a row without which that row has none, `since` the schema that it came with, `added` that it was registered
-    from outside, so that files may lack it, `case` that it tells the cases of a run apart.
+    figure, `only` the cell of a row without which that row has none, `aim` which attacks alone have it, `since` the schema that it came
+    with, `added` that it was registered from outside, so that files may lack it, `case` that it tells the cases of a run apart.
 
     What it is compared with: `bounds` is the attack's figure that it limits, or the threshold that it keeps; `judges` the column
     whose bound a verdict is about; `follows` the figure that it is made of.
@@ -49,6 +49,7 @@ class Column:
     since: int = 1
     added: bool = False
     case: bool = False
+    aim: Aim | None = None
     bounds: str = ""
     judges: str = ""
     follows: str = ""
@@ -66,6 +67,12 @@ class Column:
     def reached(self) -> bool:
         """Whether it was found, and not bounded."""
         return self.guarantee is Guarantee.EMPIRICAL
+
+    @property
+    def aimed(self) -> tuple[str, Cell] | None:
+        """An attack that it is for."""
+        attacks = {Aim.MAP: "euclidean", Aim.PREDICTION: "prediction"}
+        return ("attack", attacks[self.aim]) if self.aim else None
 
     @property
     def promised(self) -> Guarantee | None:

@@ -17,6 +17,10 @@ CURVE = Column(
     "of insertion and its like: `share: probability` of the explained class, at each share of the pixels, as text",
 )  # fmt: skip
 
+# how often boxes are hits, at which thresholds: the parts of a map whose box counts, and the least IoU
+HITS = {"largest 0.5": ("largest", 0.5), **{f"any {level}": ("any", level) for level in (0.3, 0.5, 0.7)}}
+STEPS = 1000  # of the threshold, from 0
+
 
 def score_columns(metric: str, *columns: Column) -> tuple[Column, ...]:
     """The columns of a metric, which no row of another has."""
@@ -102,6 +106,22 @@ SCORES: dict[str, tuple[Column, ...]] = {
         figure(
             "crc_proved", PROVED, "what T_proved allows of crc in the ball (--proved); empty where vacuous",
             lacking=1.0, asked=ON_PROVED, most=1, headline=True, rank=34, compared=("mean",), place=40,
+        ),
+    ),
+    "localisation": score_columns(
+        "localisation",
+        figure(
+            "loc_iou", MEASURED, "intersection over union of the map's box (--loc-threshold) and the nearest true box (--boxes)",
+            worse="down", most=1, headline=True, rank=44, compared=("mean",), place=44, leads=True,
+        ),
+        Column("gt_known_loc", bool, "whether that is 0.5 or more", MEASURED, compared=("fraction",), place=45),
+        Column(
+            "top1_loc", bool, "whether the prediction is the label too; empty where the data have none", MEASURED, compared=("fraction",),
+            place=46,
+        ),
+        Column("loc_box", str, "the map's box in pixels of the input: x0, y0, x1, y1"),
+        Column(
+            "box_hits", str, f"thresholds (of {STEPS}) at which the box of the map's largest part, or of any, has an IoU of that or more",
         ),
     ),
     "stability": score_columns(

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from attrcert.errors import AttrcertError, DataError, SampleError
 from attrcert.loading.class_names import numbered
-from attrcert.loading.pictures import ENDINGS, decoded
+from attrcert.loading.frames import Frame
+from attrcert.loading.pictures import ENDINGS, decoded, size_of
 from attrcert.loading.pixels import Form, as_sample
 from attrcert.saved.files import readable
 from attrcert.settings.sources import DEFAULT_MAX_INPUT
@@ -37,6 +38,14 @@ class FolderImages:
         except AttrcertError as error:
             raise SampleError(_text(str(error)), kind="unreadable") from error
         return as_sample(picture, self.form, channels_last=True), self.labels[index]
+
+    def frame(self, index: int) -> Frame:
+        """Without decoding the picture."""
+        try:
+            size = size_of(self.paths[index])
+        except AttrcertError as error:
+            raise SampleError(_text(str(error)), kind="unreadable") from error
+        return Frame(size, size)
 
 
 def _text(name: str) -> str:

@@ -32,6 +32,17 @@ def decoded(path: Path, mode: str, max_input: str) -> Image.Image:
         return _in_mode(picture, mode)
 
 
+def size_of(path: Path) -> tuple[int, int]:
+    """Height and width."""
+    regular(path, "picture", DataError)
+    with (
+        decoding(f"{path} cannot be decoded", DataError),
+        _without_pillows_limit(),
+        Image.open(path, "r", FORMATS) as picture,
+    ):
+        return picture.height, picture.width
+
+
 @contextmanager
 def _without_pillows_limit() -> Iterator[None]:
     """Nothing can raise it but a program, and --max-input stands in its place."""

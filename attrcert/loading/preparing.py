@@ -1,7 +1,6 @@
 """Images brought to the size that a model's own configuration asks for, or that is usual for them, where nobody says otherwise."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -9,6 +8,7 @@ from torch import Tensor
 from attrcert.errors import SampleError
 from attrcert.loading.checkpoints import LoadedModel
 from attrcert.loading.datasets import LoadedData
+from attrcert.loading.frames import Frame, frame_of, sides
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.pixels import Images
 from attrcert.loading.vision import torchvision
@@ -30,9 +30,16 @@ class PreparedImages:
     def __getitem__(self, index: int) -> tuple[Float[Tensor, "c h w"], int | None]:
         transforms, modes = torchvision("transforms.functional"), torchvision("transforms").InterpolationMode
         image, label = self.images[index]
-        size: Any = [self.resize, self.resize] if self.squashed else self.resize
-        image = transforms.resize(image, size, modes(self.interpolation), antialias=True).clamp(0, 1)
+        to = list(self._sides((image.shape[-2], image.shape[-1])))
+        image = transforms.resize(image, to, modes(self.interpolation), antialias=True).clamp(0, 1)
         return transforms.center_crop(image, self.crop), label
+
+    def frame(self, index: int) -> Frame:
+        found = frame_of(self.images, index)
+        return found.resized(self._sides(found.size)).cropped(self.crop)
+
+    def _sides(self, size: tuple[int, int]) -> tuple[int, int]:
+        return sides(size, (self.resize, self.resize) if self.squashed else self.resize)
 
 
 def prepared(model: LoadedModel, data: LoadedData) -> tuple[LoadedData, tuple[str, ...]]:

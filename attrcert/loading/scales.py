@@ -9,6 +9,7 @@ from torch import Tensor
 
 from attrcert.errors import DataError, SampleError
 from attrcert.loading.arrays import ArraySamples
+from attrcert.loading.frames import Frame, frame_of
 from attrcert.loading.pixels import Images
 from attrcert.types import Box
 from attrcert.vocabulary import Kind
@@ -80,3 +81,6 @@ class Scaled:
         if len(sample) != len(self.scale):
             raise SampleError(f"a sample must have {len(self.scale)} features, got {len(sample)}", kind="shape")
         return (sample.double() / self.scale.view(-1, *[1] * (sample.ndim - 1))).to(sample.dtype), label
+
+    def frame(self, index: int) -> Frame:
+        return frame_of(self.samples, index)

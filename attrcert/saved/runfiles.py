@@ -15,7 +15,7 @@ from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.saved.records import WORDS, lines_in, parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
-from attrcert.vocabulary import Status, plain_name
+from attrcert.vocabulary import Aim, Status, plain_name
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
 SMOOTHED = ("certify", "attack-smooth")  # whose identity tells the task
@@ -62,7 +62,7 @@ class RunTable:
     def asked(self, name: str) -> bool:
         """Whether the run was asked for a figure: a row has it, or the manifest says so; a run without one is taken at its rows."""
         column = self.column(name)
-        if column is not None and column.only is not None and not any(self.tells(name, case) for case in self.cases):
+        if self.cases and not any(self.tells(name, case) for case in self.cases):
             return False
         if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
             return column is not None
@@ -71,9 +71,10 @@ class RunTable:
 
     def tells(self, name: str, case: Case) -> bool:
         """Whether the rows of a case are of the kind that has this column."""
-        column = self.column(name)
-        only = column.only if column is not None else None
-        return only is None or dict(case).get(only[0]) in (None, only[1])
+        column, told = self.column(name), dict(case)
+        key, value = (column and column.only) or ("", None)
+        aim, attack = column and column.aim, told.get("attack")
+        return told.get(key) in (None, value) and (not aim or attack is None or Aim.of(attack) is aim)
 
     @cached_property
     def failed(self) -> Sequence[bool]:

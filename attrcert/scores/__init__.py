@@ -22,8 +22,9 @@ SCORES: "Family[Score]" = Family(
         "local-robustness": "attrcert.scores.local_robustness:LocalRobustness",
         "crc": "attrcert.scores.cosine_criterion:CosineCriterion",
         "stability": "attrcert.scores.relative_stability:RelativeStability",
+        "localisation": "attrcert.scores.localisation:Localisation",
     },
-    {"ris": "stability", "ros": "stability", "rrs": "stability"},
+    {"ris": "stability", "ros": "stability", "rrs": "stability", "localization": "localisation"},
 )
 
 
@@ -49,6 +50,7 @@ ABOUT: dict[str, About] = {
     "local-robustness": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER, "steps")),
     "crc": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER)),
     "stability": About(by_eps=True, settings=(*DRAWS, "layer")),
+    "localisation": About(settings=("boxes", "loc_threshold", "loc_map")),
 }
 
 

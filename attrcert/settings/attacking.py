@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from attrcert.attacks import ATTACKS
 from attrcert.columns import METRIC_COLUMNS, ON_REQUEST
 from attrcert.errors import UsageError
-from attrcert.settings.declared import ATTACK, Settings, again, default_of, setting
+from attrcert.settings.bounding import Theorems
+from attrcert.settings.declared import ATTACK, Settings, again, declared, default_of, setting
 from attrcert.settings.explaining import full_name
-from attrcert.vocabulary import number_or, parse_number
+from attrcert.settings.others import Other, others_of
+from attrcert.vocabulary import Aim, number_or, parse_number
 
 WORST = "worst"  # the best of all attacks
 
@@ -22,7 +24,8 @@ class Attacking(Settings):
     """The attacks, their steps and what is measured of them."""
 
     attack: tuple[str, ...] = setting(
-        ("euclidean",), f"{WORST} is the best of all; repeatable.", ATTACK, many=True, choices=lambda: (*ATTACKS, WORST), basic=True,
+        ("euclidean",), f"{WORST} is the best of all on maps; prediction changes the label instead; repeatable.",
+        ATTACK, many=True, choices=lambda: (*ATTACKS, WORST), basic=True,
     )  # fmt: skip
     steps: int = setting(30, "Steps from each start.", ATTACK, least=0, basic=True)
     step_size: float | None = setting(
@@ -55,6 +58,11 @@ class Attacking(Settings):
     transfer: tuple[str, ...] = setting(
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
     )
+    transfer_from: tuple[str, ...] = setting(
+        (), "Another checkpoint, on which --attack prediction also finds perturbations, to try them on CHECKPOINT: a file, and behind it "
+        "what is not as with CHECKPOINT, 'other.pt arch=resnet20 std=0.2,0.2,0.2'; repeatable.",
+        ATTACK, many=True, whole=True, metavar="CHECKPOINT",
+    )  # fmt: skip
 
     def check(self) -> None:
         if not self.attack or len(set(self.attack)) < len(self.attack):
@@ -62,7 +70,51 @@ class Attacking(Settings):
         if "random" in self.attack and not self.random_draws:
             raise UsageError("the random attack needs random draws, got 0")
         object.__setattr__(self, "transfer", tuple(dict.fromkeys(self.transfer)))
-        self.betas()
+        self.betas(), self.others  # or they are refused
+
+    @property
+    def others(self) -> tuple[Other, ...]:
+        """The checkpoints of --transfer-from."""
+        return others_of(self.transfer_from)
+
+    @property
+    def on_maps(self) -> tuple[str, ...]:
+        """The attacks that move maps."""
+        return tuple(name for name in self.attack if Aim.of(name) is Aim.MAP)
+
+    @property
+    def predicting(self) -> bool:
+        """Whether one changes the prediction."""
+        return self.on_maps != self.attack
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """The attacks by the names that rows have: behind that on the prediction, the same found on each other checkpoint."""
+        found = tuple(f"{Aim.PREDICTION}:{other.name}" for other in self.others)
+        return tuple(told for name in self.attack for told in (name, *(() if name in self.on_maps else found)))
+
+    @property
+    def idle(self) -> dict[str, str]:
+        """Settings that have no effect on these attacks, and what they are for."""
+        aimed = dict.fromkeys(("target_map", "map_weight", "output_weight"), "--attack manipulate")
+        stepping = dict.fromkeys(("steps", "step_size", "restarts"), "attacks other than random")
+        of_maps = (*declared(Theorems), "random_draws", "keep", "direction_beta", "measure_on")
+        return {
+            **({} if "manipulate" in self.attack else aimed),
+            **(stepping if self.attack == ("random",) else {}),
+            **({} if self.on_maps else dict.fromkeys(of_maps, "attacks on maps")),
+            **({} if self.predicting else {"transfer_from": "--attack prediction"}),
+        }
+
+    @property
+    def notes(self) -> dict[str, str | None]:
+        """What a reader of the summary must know of them."""
+        measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
+        attacked = "predictions of the network as it is, away from the label, or where there is none from the class predicted at x"
+        return {
+            "measured": measured if self.measure_on == "relu" and self.on_maps else None,
+            "attacked": attacked if self.predicting else None,
+        }
 
     def betas(self) -> tuple[float, float] | None:
         """The softplus betas at the first and last step, of the model that leads the way; None where it is the bound's own."""

@@ -7,13 +7,14 @@ from typing import ClassVar
 from attrcert.columns import METRIC, Cell
 from attrcert.errors import UsageError
 from attrcert.scores import ABOUT, SCORES, About
-from attrcert.settings.declared import METHOD, Settings, again, declared, option, setting
+from attrcert.settings.declared import DATA, METHOD, Settings, again, declared, option, setting
 from attrcert.settings.explaining import Perturbation
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import BoundConfig
 from attrcert.vocabulary import NormKind
 
 SIZES = (4, 8, 16)  # of joo2023towards, in grey levels
+LARGEST_SHARE = 0.999
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,29 @@ class Scoring(Settings):
         unsaid="the last convolution; without one, what the last linear layer is given",
     )  # fmt: skip
 
+    boxes: str | None = setting(
+        None, "True boxes, for localisation: a COCO .json, or CUB's bounding_boxes.txt. Images are told by their files' names, or, of data "
+        "without any, by their place as id.", DATA, metavar="FILE",
+    )  # fmt: skip
+    loc_threshold: float = setting(
+        0.2,
+        "Above this share of the map's range lies the part whose box localisation takes.",
+        METHOD,
+        least=0,
+        most=LARGEST_SHARE,
+    )
+    loc_map: str = setting(
+        "plain", "plain: |g|, summed over channels; art: the gradient of the loss, smoothed as singh2020attributional does.",
+        METHOD, choices=("plain", "art"),
+    )  # fmt: skip
+
     def check(self) -> None:
         if not self.metric or len(set(self.metric)) < len(self.metric):
             raise UsageError(f"each metric may be named once, and one at least, got {', '.join(self.metric) or 'none'}")
+        if "localisation" in self.metric and not self.boxes:
+            raise UsageError(
+                "--metric localisation needs --boxes", hint="--boxes FILE, a COCO .json or CUB's bounding_boxes.txt"
+            )
 
     @property
     def about(self) -> dict[str, About]:
@@ -83,6 +104,12 @@ class ScoreConfig(BoundConfig):
 
     def check(self) -> None:
         super().check()
+        explained = self.explanation
+        if self.scoring.loc_map == "art" and (explained.attribution, explained.target) != ("saliency", "predicted"):
+            raise UsageError(
+                "--loc-map art is the gradient of the predicted class's loss and takes no other --attribution or --target, got "
+                f"{explained.attribution} of {explained.target}"
+            )
         if self.perturbs and self.perturbation.delta_norm.kind is NormKind.LP:
             raise UsageError("scores are for l2 and linf, got norm lp")
 
@@ -114,7 +141,10 @@ class ScoreConfig(BoundConfig):
         words = {False: "the network as it is", True: "its softplus version"}
         told = "; ".join(f"{', '.join(names)}: {words[twin]}" for twin, names in measured.items())
         filled = any("fill" in one.settings for one in about.values())
+        scoring = self.scoring
+        boxes = f"{scoring.boxes}; threshold {scoring.loc_threshold:g} of the {scoring.loc_map} map"
         return {
+            "boxes": boxes if "localisation" in about else None,
             "fill": self.scoring.fill if filled else None,
             "measured": told if self.differentiates_twice and False in measured else None,
         }

@@ -243,27 +243,27 @@ class AttackConfig(BoundConfig):
 
     @property
     def idle(self) -> dict[str, str]:
-        aimed = dict.fromkeys(("target_map", "map_weight", "output_weight"), "--attack manipulate")
-        stepping = dict.fromkeys(("steps", "step_size", "restarts"), "attacks other than random")
-        return {
-            **super().idle,
-            **({} if "manipulate" in self.attacking.attack else aimed),
-            **(stepping if self.attacking.attack == ("random",) else {}),
-        }
+        return {**super().idle, **self.attacking.idle}
+
+    @property
+    def differentiates_twice(self) -> bool:
+        return bool(self.attacking.on_maps)
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
-        return tuple(
-            {"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.attack
-        )
+        return tuple({"eps": eps, "attack": attack} for eps in self.perturbation.eps for attack in self.attacking.tried)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        return attack_columns(self.attacking.transfer, self.attacking.metric)
+        others = [other.column for other in self.attacking.others]
+        return attack_columns(self.attacking.transfer, self.attacking.metric, others)
+
+    @property
+    def done(self) -> str:  # type: ignore[override]
+        return "bounded" if self.attacking.on_maps else "compared"
 
     def notes(self, samples: int) -> dict[str, str | None]:
-        measured = "attacks on the original network, whose prediction is explained; T_e and its kin speak of the twin"
-        return {"measured": measured if self.attacking.measure_on == "relu" else None}
+        return dict(self.attacking.notes)
 
 
 @dataclass(frozen=True, init=False)

@@ -10,7 +10,15 @@ from attrcert.saved.schemas import differing
 from attrcert.vocabulary import did_you_mean
 
 MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", "mean", "std", "output", "classes")
-HOW = ("seed", "dtype", "metric", "transfer", "save_deltas", "dataset")  # no figure's meaning depends on these
+HOW = (
+    "seed",
+    "dtype",
+    "metric",
+    "transfer",
+    "transfer_from",
+    "save_deltas",
+    "dataset",
+)  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
         "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",

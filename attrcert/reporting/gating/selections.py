@@ -109,10 +109,12 @@ def select_present(figure: Figure, table: RunTable) -> tuple[Selection, ...]:
 def check_asked(figure: Figure, table: RunTable) -> None:
     """The run was asked for every figure: what is missing otherwise is not without bound."""
     for column in (table.column(name) for name in figure.columns):
-        condition = column and (column.asked or column.only)
+        condition = column and (column.asked or column.only or column.aimed)
         if column is not None and condition and not table.asked(column.name):
             key, value = condition
-            asking = f"--{key}" if value is True else f"--{key} {value}" if column.only else f"`attrcert {value}`"
+            asking = (
+                f"--{key}" if value is True else f"--{key} {value}" if column.asked is None else f"`attrcert {value}`"
+            )
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
                 f"{asking} computes it: {column.meaning}",

@@ -22,6 +22,8 @@ from attrcert.reporting.pages.paper_figures import paper_figures
 from attrcert.reporting.pages.plots import LINE, STYLES, Plot, legend_below
 from attrcert.reporting.pages.score_figures import score_figures
 from attrcert.reporting.pages.worst import RunRows
+from attrcert.reporting.summaries.attacks import summarise_attacks
+from attrcert.reporting.summaries.statistics import on_maps
 from attrcert.vocabulary import Guarantee, Status
 
 STATUS_COLOURS = {
@@ -38,9 +40,17 @@ ERROR_COLOUR = "#8a3040"
 
 def plots(runs: Sequence[RunRows]) -> tuple[Plot, ...]:
     """Those that the runs have figures for."""
-    makers = (_distributions, _angles, _tightness, _statuses)
     named = [replace(run, name=_legible(run.name)) for run in runs]
-    found = (*_scatters(named), *(make(named) for make in makers), *paper_figures(named), *score_figures(named))
+    moved = [replace(run, rows=on_maps(run.rows)) for run in named]
+    makers = (_distributions, _angles, _tightness)
+    found = (
+        *_scatters(moved),
+        *(make(moved) for make in makers),
+        _accuracies(named),
+        _statuses(named),
+        *paper_figures(moved),
+        *score_figures(named),
+    )
     return tuple(plot for plot in found if plot is not None)
 
 
@@ -165,6 +175,24 @@ def _tightness(runs: Sequence[RunRows]) -> Plot | None:
 
     caption = "How much of the first-order bound the attack reached; right of 1 it exceeded it."
     return Plot("tightness", "Tightness", caption, draw, (7.2, 3.9 + LINE * len(series)))
+
+
+def _accuracies(runs: Sequence[RunRows]) -> Plot | None:
+    """Of attacks on the prediction, at two eps at least."""
+    lines: dict[str, list[tuple[float, float, float, float]]] = {}
+    for run in (run for run in runs if run.command == "attack"):
+        for part in summarise_attacks(run.rows):
+            if one := part.predictions:
+                name = f"{run.name}: {part.attack}" if len(runs) > 1 else part.attack
+                lines.setdefault(name, []).append((part.eps, one.accuracy_attacked, one.low, one.high))
+    found = [
+        (name, STYLES[0], place, sorted(line)) for place, (name, line) in enumerate(lines.items()) if len(line) > 1
+    ]
+    if not found:
+        return None
+    caption = "The share of samples that are right under the attack: a stronger one may leave fewer. The bands are its 95% intervals."
+    draw, size = lines_with_bands(found, "accuracy under attack"), (7.2, 3.9 + LINE * len(found))
+    return Plot("accuracy", "Accuracy under attack", caption, draw, size)
 
 
 def _statuses(runs: Sequence[RunRows]) -> Plot | None:

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from attrcert.columns import (
     COLUMNS,
+    CORRECT,
     DEGREES,
     METRIC_COLUMNS,
     ON_REQUEST,
@@ -17,10 +18,11 @@ from attrcert.columns import (
     headlines,
     verdicts,
 )
+from attrcert.reporting.summaries.accuracies import Accuracy, accuracy_tables
 from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, is_wrong, shown
 from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number, usable
 from attrcert.reporting.tables.text_table import TextTable, plain, told
-from attrcert.vocabulary import Guarantee, round_down, round_up
+from attrcert.vocabulary import Aim, Guarantee, round_down, round_up
 
 TARGET = "target_left"  # of the way to the target map, with manipulate
 
@@ -52,12 +54,14 @@ class AttackSummary(ByColumn, InCase):
     misclassified: int
     metrics: dict[str, float]
     transferred: dict[str, float]
+    predictions: Accuracy | None
 
     @property
     def reached(self) -> dict[str, float]:
         """All that was measured, by name."""
+        accuracy = {"accuracy_attacked": self.predictions.accuracy_attacked} if self.predictions else {}
         first = {column.name: self.figures[column.name] for column in METRIC_COLUMNS.values() if column.headline}
-        whole = {**first, **self.metrics, **self.transferred}
+        whole = {**accuracy, **first, **self.metrics, **self.transferred}
         return {name: value for name, value in whole.items() if value is not None}
 
     def mean(self, name: str) -> float | None:
@@ -88,7 +92,8 @@ def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) 
     others += [(metric, column.name) for metric, column in ON_REQUEST.items()]
     others.append((TARGET, "target_left"))
     own = {column.name for column in (*COLUMNS["attack"], *ON_REQUEST.values())}
-    extra = dict.fromkeys(name for row in good for name in row if column_named(name, "attack") and name not in own)
+    named = dict.fromkeys(name for row in good for name in row if name not in own and not name.endswith(CORRECT))
+    extra = [name for name in named if column_named(name, "attack")]
     return AttackSummary(
         of=of,
         eps=eps,
@@ -106,6 +111,7 @@ def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) 
         misclassified=sum(map(is_wrong, rows)),
         metrics={metric: mean for metric, name in others if (mean := _mean(good, name)) is not None},
         transferred={name: mean for name in extra if (mean := _mean(good, name)) is not None},
+        predictions=Accuracy.of_rows(good),
     )
 
 
@@ -142,9 +148,13 @@ def _mean(rows: Sequence[Row], name: str) -> float | None:
 
 
 def attack_tables(summary: Summary, attacks: Sequence[AttackSummary]) -> tuple[TextTable, ...]:
-    """What was reached beside what was bounded, and the other metrics."""
+    """What was reached beside what was bounded, what was left of the accuracy, and the other metrics."""
     others = [_means(title, attacks, of) for title, of in OTHERS.items() if any(map(of, attacks))]
-    return (_reached(summary, attacks), *others)
+    moving = [part for part in attacks if Aim.of(part.attack) is Aim.MAP]
+    tables = [_reached(summary, moving)] if moving else []
+    if changing := [part for part in attacks if part not in moving]:
+        tables += accuracy_tables(changing, () if moving else summary.told(), () if moving else _counts(changing))
+    return (*tables, *others)
 
 
 def _reached(summary: Summary, attacks: Sequence[AttackSummary]) -> TextTable:
@@ -208,11 +218,16 @@ def _angle(column: Column, part: AttackSummary) -> str:
     return degrees + (f" (n={part.angles})" if counted else "")
 
 
-def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
-    of_eps = grouped(attacks, attrgetter("where"))
-    for part, *_ in of_eps.values():
+def _counts(attacks: Sequence[AttackSummary]) -> Iterable[str]:
+    """How the samples ended, at each eps."""
+    for part, *_ in grouped(attacks, attrgetter("where")).values():
         counts = counts_text(part.status, part.misclassified)
         yield f"{part.where}, means over {part.samples} samples ({part.attack}: {counts})."
+
+
+def _notes(summary: Summary, attacks: Sequence[AttackSummary]) -> Iterable[str]:
+    of_eps = grouped(attacks, attrgetter("where"))
+    yield from _counts(attacks)
     yield (
         f"T_hat_c_deg, T_hat_e, T_sampled: {Guarantee.EMPIRICAL}, {Guarantee.EMPIRICAL.meaning}. "
         "T_sampled is the best of the random perturbations; T_hat_e belongs to the attack's best (by its own score, or by "

@@ -9,6 +9,7 @@ from attrcert.reporting.summaries.areas import area_table
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.summaries.localised import localised_table, summarise_localised
 from attrcert.reporting.summaries.pixels import pixel_table
 from attrcert.reporting.summaries.scores import score_table
 from attrcert.reporting.summaries.turned import turned_table
@@ -25,7 +26,8 @@ def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool =
     if command == "max-eps":
         return (max_eps_table(summary, rows),)
     if command == "score":
-        return (score_table(summary, rows),)
+        found = summarise_localised(rows)
+        return (score_table(summary, rows), *([localised_table(found)] if found else []))
     if command == "pixels":
         return (pixel_table(summary, rows),)
     return (smooth_table(summary, rows),) if command == "certify" else bound_tables(summary)

@@ -4,10 +4,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrcert.columns import Cell, Row
+from attrcert.reporting.summaries.accuracies import Accuracy, percent
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.localised import summarise_localised
 from attrcert.reporting.summaries.scores import summarise_scores
-from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
+from attrcert.reporting.summaries.statistics import (
+    LowStatistic,
+    Statistic,
+    by_part,
+    figures,
+    grouped,
+    number,
+    on_maps,
+    usable,
+)
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 Found = Iterable[str]
@@ -25,7 +36,7 @@ def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) ->
     good = usable(rows)
     failed = len({row["index"] for row in rows} - {row["index"] for row in good})
     left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
-    claims = [claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity)]
+    claims = dict.fromkeys(claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity))
     return [*(claims or [NOTHING]), *left]
 
 
@@ -68,8 +79,8 @@ def _bounded(rows: Sequence[Row], guarantee: Guarantee, limit: float | None) -> 
 
 
 def _attacks(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
-    """The best of the attacks on each sample, beside what it was to stay below."""
-    for of_eps in _by_eps(rows):
+    """The best of the attacks on each sample, beside what it was to stay below; and what is left of the accuracy."""
+    for of_eps in _by_eps(on_maps(rows)):
         samples = list(grouped(of_eps, lambda row: row["index"]).values())
         turned = "T_hat_c_deg" if figures(of_eps, "T_hat_c_deg") else "T_hat_e"
         reached = LowStatistic.of([max(figures(one, turned), default=0.0) for one in samples]).median or 0.0
@@ -79,6 +90,21 @@ def _attacks(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
             else f"moved the {_map(of_eps)} of {_half(samples)} by at least {round_down(reached, 3)} (T_hat_e)"
         )
         yield f"Within {_ball(of_eps)} an attack that keeps the label {moved}{_compared(samples)}."
+
+    for of_eps in _by_eps(rows):
+        for attack, of_attack in grouped(of_eps, lambda row: str(row.get("attack"))).items():
+            if one := Accuracy.of_rows(of_attack):
+                yield _left(of_attack, attack, one)
+
+
+def _left(rows: Sequence[Row], attack: str, one: Accuracy) -> str:
+    """The accuracy under attack; a transferred one has its checkpoint."""
+    made, right = attack.partition(":")[2], "right" if one.labelled else "with the prediction that they had"
+    before = f", from {percent(one.accuracy)} without" if one.labelled else ""
+    return (
+        f"Within {_ball(rows)} an attack on the predictions{f' of {made}' if made else ''} leaves {percent(one.accuracy_attacked)} of the "
+        f"{len(rows)} samples {right}{before}; a stronger one may leave fewer."
+    )
 
 
 def _compared(samples: Sequence[Sequence[Row]]) -> str:
@@ -204,6 +230,9 @@ def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         medians = _listed([f"{one.statistic.median:.3g}{near[one.eps]}" for one in cases])
         samples = max(one.statistic.count for one in cases)
         yield f"The median {name} of the {_map(rows)} is {medians} (measured on {samples} sample{'s' * (samples > 1)})."
+    for one in summarise_localised(rows):
+        right = "" if one.top1 is None else f", on {percent(one.top1)} with the right class"
+        yield f"The box of the {_map(rows)} is that of the object (IoU 0.5) on {percent(one.gt_known)} of {one.samples} samples{right}."
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -6,16 +6,24 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from scipy.special import betaincinv
+
 from attrcert.columns import APART, Cell, Row
-from attrcert.vocabulary import plain_name
+from attrcert.vocabulary import Aim, plain_name
 
 T = TypeVar("T")
 K = TypeVar("K")
+LEVEL = 0.95  # of intervals over samples
 
 
 def usable(rows: Iterable[Row]) -> list[Row]:
     """Those that have figures."""
     return [row for row in rows if not str(row["status"]).startswith("error:")]
+
+
+def on_maps(rows: Iterable[Row]) -> list[Row]:
+    """Without attacks on the prediction, which keep no label: bounds are not about them."""
+    return [row for row in rows if Aim.of(row.get("attack")) is Aim.MAP]
 
 
 def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
@@ -80,6 +88,13 @@ def number(cell: Cell) -> float:
 
 def figures(rows: Iterable[Row], name: str) -> list[float]:
     return [number(row[name]) for row in rows if row.get(name) is not None]
+
+
+def binomial_interval(hits: int, n: int) -> tuple[float, float]:
+    """Of the chance of a hit after so many in n trials, by Clopper and Pearson: it misses with a probability of at most 1 - LEVEL."""
+    tail = (1 - LEVEL) / 2
+    low = float(betaincinv(hits, n - hits + 1, tail)) if hits else 0.0
+    return low, float(betaincinv(hits + 1, n - hits, 1 - tail)) if hits < n else 1.0
 
 
 def mean(values: Sequence[float]) -> float | None:

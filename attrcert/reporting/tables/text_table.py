@@ -7,7 +7,7 @@ from typing import TypeVar
 
 # columns of text; others hold numbers
 WORDS = (
-    "attribution", "norm", "metric", "figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind",
+    "attribution", "norm", "metric", "figure", "guarantee", "attack", "outcome", "rule", "where", "threshold_kind", "found on",
 )  # fmt: skip
 TURNED = 6  # lines of a table that may stand as columns
 

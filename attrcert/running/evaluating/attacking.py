@@ -1,6 +1,6 @@
 """`attack`: how far attacks get, beside the bounds of the same samples."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.predicting import Predictions
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.values import Unbounded, ValueSubject
@@ -30,7 +31,7 @@ from attrcert.scores.cosine_criterion import criterion
 from attrcert.scores.insertion import Insertion
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Batch
-from attrcert.vocabulary import Status
+from attrcert.vocabulary import Aim, Status
 
 VECTORS_A_START = 12  # iterate, ball, anchor, gradient, best, and copies on the way
 # What rounding alone may make of the difference of two maps: so many times what it takes of one, or, where that is not known, this share
@@ -44,12 +45,13 @@ class Attacks(Bounds[AttackConfig]):
     """Rows of bounds and attacks, one per eps and attack."""
 
     target_map: Tensor | None = field(default=None, kw_only=True)
+    others: Mapping[str, Classifier] = field(default_factory=dict, kw_only=True)
 
     @classmethod
     def vectors(cls, config: AttackConfig) -> int:
         return max(
             super().vectors(config),
-            VECTORS_A_START * max(2 + config.attacking.restarts, len(dict(ATTACKS.items())) + 1),
+            VECTORS_A_START * max(2 + config.attacking.restarts, sum(Aim.of(name) is Aim.MAP for name in ATTACKS) + 1),
         )
 
     @classmethod
@@ -58,6 +60,8 @@ class Attacks(Bounds[AttackConfig]):
 
     @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
+        if cls is Attacks and not config.attacking.on_maps:
+            return replace(ValueAttacks.ready(config.replacing(random_draws=0), scene), findings=())
         own = own_part(config) if cls is Attacks and _blind(config) else None
         if own is not None and (seen := differentiable(own, scene.f, scene.x[:4])).level is Level.FAIL:
             return ValueAttacks.without_bounds(config, scene, seen)
@@ -73,9 +77,8 @@ class Attacks(Bounds[AttackConfig]):
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)
-        return cls(
-            config, made.layout, made.prover, made.other, findings=made.findings, target_map=target_map(config, scene)
-        )
+        aim, told = target_map(config, scene), made.findings
+        return cls(config, made.layout, made.prover, made.other, findings=told, target_map=aim, others=scene.others)
 
     def explain(self, f: Classifier, batch: Batch, logits: Tensor) -> Subject:
         """The original network, where that is measured, is asked for the class."""
@@ -89,8 +92,9 @@ class Attacks(Bounds[AttackConfig]):
         rows: Rows = {index: [] for index in subject.batch.indices}
         for eps in self.config.perturbation.eps:
             campaign = Campaign.at(eps, subject, bounded, self.config, self.target_map)
-            reached = Reached(campaign, campaign.run())
-            cells = {name: reached.cells(name) for name in self.config.attacking.attack}
+            predictions = Predictions(subject, campaign.problem, campaign.reference, self.others, self.config.attacking)
+            reached = Reached(campaign, {**campaign.run(), **predictions.run()}, predictions)
+            cells = {name: reached.cells(name) for name in self.config.attacking.tried}
             for i, (index, bound) in enumerate(zip(subject.batch.indices, bounded.rows(eps), strict=True)):
                 for name, columns in cells.items():
                     row = reached.beside(i, bound, {key: column[i] for key, column in columns.items()})
@@ -122,7 +126,8 @@ class ValueAttacks(Attacks):
 
 def _blind(config: AttackConfig) -> bool:
     """Whether nothing that is asked for needs derivatives of the user's own attribution."""
-    return own_part(config) is not None and set(config.attacking.attack) <= set(BLIND)
+    attacking = config.attacking
+    return not attacking.on_maps or (own_part(config) is not None and set(attacking.on_maps) <= set(BLIND))
 
 
 @dataclass(frozen=True)
@@ -131,6 +136,7 @@ class Reached:
 
     campaign: Campaign
     found: dict[str, Attacked]
+    predictions: Predictions
 
     @cached_property
     def kept(self) -> dict[str, list[bool]]:
@@ -152,6 +158,7 @@ class Reached:
             **self._target_cells(one),
             "attack_steps": one.steps.tolist(),
             **self._transferred(one),
+            **(self.predictions.cells(one.delta) if Aim.of(name) is Aim.PREDICTION else {}),
         }
 
     @cached_property
@@ -215,7 +222,7 @@ class Reached:
         if not campaign.config.bounding.ball:
             return None
         assert isinstance(campaign.bounded, Bounded)
-        points = [self.found[name].delta for name in campaign.config.attacking.attack]
+        points = [self.found[name].delta for name in campaign.config.attacking.on_maps]
         gains = [search.along(campaign.subject.jacobian_at, campaign.problem.ball, point) for point in points]
         return campaign.bounded.ball_wide(campaign.problem.ball.eps, torch.stack(gains).amax(dim=0))
 
@@ -225,7 +232,7 @@ class Reached:
         if self.segments is not None:
             cells["T_e_ball"] = max(_number(cells["T_e_ball"]), self.segments[i])
         reached, rounding = cells["T_hat_e"], _number(cells["T_hat_floor"])
-        comparable = self.campaign.config.attacking.measure_on == "twin"
+        comparable = self.campaign.config.attacking.measure_on == "twin" and Aim.of(cells["attack"]) is Aim.MAP
         if not comparable or reached is None or cells.get("T_e") is None or 0 < _number(reached) <= rounding:
             return cells
         T_e = _number(cells["T_e"])

@@ -25,6 +25,7 @@ from attrcert.scores.sight import Sight
 from attrcert.settings.attacking import WORST
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Logits
+from attrcert.vocabulary import Aim
 
 WANDERING_STEP = 0.25  # of eps; also where the guide changes, so that gains of different guides are not compared
 
@@ -41,7 +42,7 @@ def untargeted(shape: tuple[int, ...]) -> tuple[str, ...]:
     return tuple(
         name
         for name, attack in ATTACKS.items()
-        if not (attack.targeted or name == "search") and (len(shape) == 3 or not needs_images(name))
+        if not (attack.targeted or name in ("search", Aim.PREDICTION)) and (len(shape) == 3 or not needs_images(name))
     )
 
 
@@ -98,8 +99,8 @@ class Campaign:
         )
 
     def run(self) -> dict[str, Attacked]:
-        """The attacks that were asked for, the random search, and what `worst` needs."""
-        names = [name for name in self.config.attacking.attack if name not in ("random", WORST)]
+        """The attacks on maps that were asked for, the random search, and what `worst` needs."""
+        names = [name for name in self.config.attacking.on_maps if name not in ("random", WORST)]
         if WORST in self.config.attacking.attack:
             names += [name for name in untargeted(self.problem.shape) if name not in ("random", *names)]
         found = {name: self._attacked(self._made(name), self._starts(name)) for name in names}
@@ -166,7 +167,7 @@ class Campaign:
         kept: dict[str, Tensor] = {}
         inputs, maps = tuple(self.problem.x.shape[1:]), self.problem.shape
         for i, index in enumerate(self.subject.batch.indices):
-            for name in self.config.attacking.attack:
+            for name in self.config.attacking.tried:
                 case, one = (index, self.problem.ball.eps, name), found[name]
                 kept |= {delta_key(*case): one.delta[i].view(inputs), moved_map_key(*case): one.map[i].view(maps)}
             kept |= {input_key(index): self.problem.x[i], map_key(index): self.reference.map[i].view(maps)}

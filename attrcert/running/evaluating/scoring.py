@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -9,8 +10,9 @@ from torch import Tensor
 from attrcert.columns import Cell, Row, column_named
 from attrcert.draws import Draws
 from attrcert.linalg.maps import usual_chunk
+from attrcert.loading.boxes import TrueBoxes, true_boxes
 from attrcert.networks.classifier import Classifier
-from attrcert.running.checks.findings import Finding
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.cells import bound_all
 from attrcert.running.evaluating.methods import explainer
@@ -44,14 +46,16 @@ class Scores(Bounds[ScoreConfig]):
     @classmethod
     def ready(cls, config: ScoreConfig, scene: Scene) -> "Scores":
         """What metrics are to measure is measured on the first samples already: whether they are for such inputs."""
-        given = {**vars(config.scoring), "fill": filling(config.scoring.fill, scene.f.mean)}
+        boxes = _boxes(config, scene)
+        given = {**vars(config.scoring), "fill": filling(config.scoring.fill, scene.f.mean), "boxes": boxes}
         scores = {name: SCORES.make(name, **given) for name in config.scoring.metric}
         for score in scores.values():
             score.check(scene.f.original(), scene.x, scene.map_shape)
         if not any(about.of_twin for about in config.scoring.about.values()):
-            return cls(config, scene.layout, scores=scores)
+            return cls(config, scene.layout, scores=scores, findings=_told(boxes))
         made = super().ready(config, scene)
-        return cls(config, made.layout, made.prover, made.other, findings=made.findings, scores=scores)
+        findings = (*made.findings, *_told(boxes))
+        return cls(config, made.layout, made.prover, made.other, findings=findings, scores=scores)
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         twins = {about.of_twin for about in self.config.scoring.about.values()}
@@ -93,7 +97,7 @@ class Scores(Bounds[ScoreConfig]):
             assert seen is not None
             found += [(seen, cells) for cells in score(seen)]
         cases = [
-            [{**common, **case, **_told(cells, i)} for i, common in enumerate(self._common(seen))]
+            [{**common, **case, **_cells(cells, i)} for i, common in enumerate(self._common(seen))]
             for case, (seen, cells) in zip(self.config.cases, found, strict=True)
         ]
         indices = found[0][0].batch.indices
@@ -131,7 +135,19 @@ def _curved(subject: Subject) -> CurvedSight:
     )
 
 
-def _told(cells: Cells, i: int) -> dict[str, Cell]:
+def _boxes(config: ScoreConfig, scene: Scene) -> TrueBoxes | None:
+    """Where the objects are, if that is asked for."""
+    path, data = config.scoring.boxes, scene.data
+    return true_boxes(Path(path), data.images, data.sources, data.selected, data.max_input) if path else None
+
+
+def _told(boxes: TrueBoxes | None) -> tuple[Finding, ...]:
+    """What of the boxes and the data does not match."""
+    levels = {Level.NOTE: boxes.absent, Level.WARN: boxes.lacking} if boxes else {}
+    return tuple(Finding("boxes", level, message) for level, message in levels.items() if message)
+
+
+def _cells(cells: Cells, i: int) -> dict[str, Cell]:
     """The cells of a sample, and the strongest guarantee among them."""
     own = {name: of_all[i] for name, of_all in cells.items()}
     columns = (column_named(name, "score") for name, cell in own.items() if cell is not None)

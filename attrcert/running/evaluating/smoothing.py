@@ -36,7 +36,7 @@ class Certificates(Work[Certifying]):
     def ready(cls, config: Certifying, scene: Scene) -> "Certificates":
         most, entries = config.smoothing.looks[-1], scene.x[0].numel() * len(config.spread)
         fitting = most if 4 * most * entries <= scene.memory // FOR_ROWS else min(most, SKETCH)
-        return cls(config, scene.layout, scene.points, scene.samples, fitting)
+        return cls(config, scene.layout, scene.points, len(scene.data.selected), fitting)
 
     def batch_size(self, scene: Scene) -> int:
         """Samples whose chunks of noise, noisy images and attributions fit, summed in double precision, and the draws that are kept."""

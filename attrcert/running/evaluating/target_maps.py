@@ -31,9 +31,9 @@ def target_map(config: AttackConfig, scene: Scene) -> Tensor | None:
 
 
 def _sample_map(number: str, config: AttackConfig, scene: Scene, maps: tuple[int, ...]) -> Tensor:
-    if not number.isdecimal() or int(number) >= len(scene.images):
-        raise UsageError(f"target map sample:N needs a sample number below {len(scene.images)}, got {number!r}")
-    shape, x = tuple(scene.x.shape[1:]), scene.images[int(number)][0].to(scene.x)[None]
+    if not number.isdecimal() or int(number) >= len(scene.data.images):
+        raise UsageError(f"target map sample:N needs a sample number below {len(scene.data.images)}, got {number!r}")
+    shape, x = tuple(scene.x.shape[1:]), scene.data.images[int(number)][0].to(scene.x)[None]
     if tuple(x.shape[1:]) != shape:
         raise DataError(f"the target map's sample must have the shape {shape}, got {tuple(x.shape[1:])}")
     with torch.no_grad():
@@ -44,7 +44,7 @@ def _sample_map(number: str, config: AttackConfig, scene: Scene, maps: tuple[int
 
 def _picture_map(path: Path, shape: tuple[int, ...], scene: Scene) -> Tensor:
     try:
-        picture = decoded(path, "L", scene.max_input).resize((shape[-1], shape[-2]))
+        picture = decoded(path, "L", scene.data.max_input).resize((shape[-1], shape[-2]))
     except DataError as error:
         raise DataError(
             f"target map {path} cannot be read as an image: {error.message}",

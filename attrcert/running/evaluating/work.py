@@ -1,7 +1,7 @@
 """What a run does for its task: made ready once, then asked for the rows of batch after batch; several tasks share the batches."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import prod
@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar
 from torch import Tensor
 
 from attrcert.columns import Row
-from attrcert.loading.pixels import Images
+from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout
@@ -30,13 +30,12 @@ class Scene:
     f: Classifier
     x: Tensor
     attribution: Attribution
-    images: Images
+    data: LoadedData
     layout: Layout
     memory: int
     points: int  # that fit at once
-    samples: int  # of the whole run
-    max_input: str
     replaced: bool  # whether activations are
+    others: Mapping[str, Classifier] = field(default_factory=dict)  # further checkpoints that a task asked for
 
     @property
     def map_shape(self) -> tuple[int, ...]:

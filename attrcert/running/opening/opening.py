@@ -21,10 +21,12 @@ from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.own_maps import forget
 from attrcert.running.evaluating.samples import read
 from attrcert.running.opening.readying import Loaded, ready
+from attrcert.running.opening.rivals import Rivals
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
+from attrcert.settings.others import others_of
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
 from attrcert.vocabulary import Kind
@@ -43,7 +45,9 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
         torch.set_num_threads(options.threads)
     loaded, images, device = _load(model, data, options, torch_dtype(config.arithmetic))
     forget()
-    run = prepare(loaded, images, config, options, device)
+    others = others_of(config.singles[0].flat().get("transfer_from", ()))
+    rivals = Rivals.of(others, model, images.scale, device=device, dtype=torch_dtype(config.arithmetic))
+    run = prepare(loaded, images, config, options, device, rivals)
     if not (isinstance(model.checkpoint, str) and isinstance(data.dataset, str)):
         return run
     # what was found out here need not be found out again by every worker
@@ -146,7 +150,9 @@ def _device(options: RunOptions, model: Any) -> torch.device:
     return first.device if first is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOptions, device: torch.device) -> Run:
+def prepare(
+    model: LoadedModel, data: LoadedData, config: Task, options: RunOptions, device: torch.device, rivals: Rivals
+) -> Run:
     """The checks before a run, on its first samples, and what it computes together."""
     classifier = model.classifier if config.differentiates_twice else model.classifier.original()
     for one in config.singles:
@@ -154,7 +160,9 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
     x, labels = first_images(data, device=device, dtype=torch_dtype(config.arithmetic))
     with classifier.prepared():
         measured, findings, few = checks.before_run(classifier, x, labels)
-        readied = ready(config, Loaded(classifier, data, x, few, options, replaced=measured is not None))
+        beside = rivals.check(x, labels, classifier(x[:1]).shape[1])
+        replaced = measured is not None
+        readied = ready(config, Loaded(classifier, data, x, few, options, replaced, rivals.classifiers))
     return Run(
         classifier=classifier,
         data=data,
@@ -163,8 +171,9 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
         shape=tuple(x.shape[1:]),
         batch_size=readied.batch_size,
         fidelity=measured,
-        findings=(*_settled(model), *findings, *readied.findings),
+        findings=(*_settled(model), *findings, *beside, *readied.findings),
         model_facts=model.facts,
+        rivals=rivals.facts,
     )
 
 

@@ -1,6 +1,6 @@
 """The work of a task made ready: what it needs is checked, and what it computes together fits. Of several, all works of one run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ class Loaded:
     few: Tensor
     options: RunOptions
     replaced: bool  # whether activations are
+    others: Mapping[str, Classifier]
 
     def points(self, config: Task) -> int:
         """That the attribution of a sample is computed from."""
@@ -75,13 +76,12 @@ def _single(config: Task, loaded: Loaded) -> Readied:
         f=f,
         x=x,
         attribution=attribution,
-        images=data.images,
+        data=data,
         layout=layout(config, f, x, fits, options, each=attribution.points, samples=len(data.indices)),
         memory=memory,
         points=fits.samples,
-        samples=len(data.selected),
-        max_input=data.max_input,
         replaced=loaded.replaced,
+        others=loaded.others,
     )
     work = kind.ready(config, scene)
     told = (*findings, *work.findings, *memory_findings(fits, scene.layout.chunk, options))

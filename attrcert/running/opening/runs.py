@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from attrcert.columns import Cell, Row
+from attrcert.loading.files import sha256
 from attrcert.running.checks.fidelity import Fidelity
 from attrcert.running.checks.findings import Finding
 from attrcert.running.checks.own_maps import NAME
@@ -42,6 +43,7 @@ class Run(Evaluation):
     fidelity: Fidelity | None
     findings: tuple[Finding, ...]
     model_facts: Mapping[str, Any]
+    rivals: Mapping[str, Mapping[str, Any]]  # the same of other checkpoints
     source: Source | None = None
 
     def rows(
@@ -88,7 +90,10 @@ class Run(Evaluation):
         model = self.model_facts or given_model(self.classifier)
         given = {} if "dataset" in self.data.facts else given_data(self.data)
         own = own_source(self.config.explained)
-        return {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
+        told = {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
+        if told.get("boxes"):  # what the file holds, wherever it is
+            told["boxes"] = sha256(Path(told["boxes"]))
+        return {**told, "transfer_from": dict(self.rivals)} if self.rivals else told
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
