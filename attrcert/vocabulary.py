@@ -150,6 +150,11 @@ def plain_name(label: str) -> str:
     return label.partition("(")[0].partition(",")[0]
 
 
+def part_name(name: str, cell: object) -> str:
+    """What one of several attributions, norms or softplus versions is called: saliency, l2, beta 20."""
+    return f"beta {cell:g}" if name == "softplus_beta" else plain_name(str(cell))
+
+
 def some(names: Iterable[str], most: int = 5) -> str:
     """The first few names, and how many more there are."""
     listed = list(names)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from attrcert.columns.attack import ATTACK, METRIC_COLUMNS, TRANSFERRED, transfer_column, transferred
-from attrcert.columns.bound import BOUND, TURNED
+from attrcert.columns.bound import BOUND, FIDELITY, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
 from attrcert.columns.inverse import DEVIATION_ALLOWED, INVERSE
@@ -15,8 +15,8 @@ from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH", "SMOOTH_ATTACK",
-    "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
+    "APART", "ATTACKING", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "FIDELITY", "INVERSE", "METRIC_COLUMNS", "OF_ROW", "SMOOTH",
+    "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "bound": COMMON + BOUND + CLOSING,

@@ -13,7 +13,18 @@ MOVED, TURNED = "T_hat_e", "T_hat_c_deg"  # what attacks reach
 SIGNS = ("both", "plus", "minus", "none")
 ON_BALL, ON_PROVED = ("ball", True), ("proved", True)
 
+FIDELITY = (
+    Column(
+        "softplus_beta", float, "which softplus version the row speaks of, where a run has several", least=0, since=5, case=True,
+    ),
+    Column("same_label", bool, "whether that version predicts the class that the ReLU network predicts", since=5),
+    figure("logit_gap", None, "largest difference between its logits and the ReLU network's", since=5),
+    figure(
+        "map_cosine", None, "cosine between its map and the ReLU network's, of the class `target`", worse="down", least=-1, most=1, since=5,
+    ),
+)  # fmt: skip
 BOUND = (
+    *FIDELITY,
     figure("xi_lower", REACHED, "lower end of the enclosure of xi_max, the top singular value of the Jacobian (l2, lp)"),
     figure("xi_upper", FIRST, "upper end, with probability 1 - failure over the solver's random start"),
     Column(

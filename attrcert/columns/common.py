@@ -33,7 +33,7 @@ COMMON = (
     ),
     Column("g_norm", float, "|g(x)|_2", least=0, place=90),
 )  # fmt: skip
-APART = ("attribution", "norm")  # of which a run may have several
+APART = ("attribution", "norm", "softplus_beta")  # of which a run may have several
 CLOSING = (
     Column("seconds", float, "the sample's share of its batch's time", least=0),
     Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone", least=0),

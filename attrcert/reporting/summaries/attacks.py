@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 
-from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Column, Row, column_named, headlines, verdicts
+from attrcert.columns import COLUMNS, DEGREES, METRIC_COLUMNS, Cell, Column, Row, column_named, headlines, verdicts
 from attrcert.reporting.summaries.bounds import ByColumn, Summary, counts_text, is_wrong, shown
 from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number, usable
 from attrcert.reporting.tables.text_table import TextTable, plain, told
@@ -71,7 +71,7 @@ def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
     )
 
 
-def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
+def _group(of: Mapping[str, Cell], eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     good = usable(rows)
     columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
     others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]

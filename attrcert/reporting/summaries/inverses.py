@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
-from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns
+from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns, spoken
 from attrcert.reporting.tables.text_table import TextTable, plain, told
 from attrcert.vocabulary import THRESHOLDS, Guarantee, Status, round_down, round_up
 
@@ -150,7 +150,7 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
         yield f"{CERTIFIED}." if asked_for(rows) == "radius_min" else f"{CERTIFIED}; {SHARE}."
         for of, part in by_part(rows).items():
-            yield from (": ".join([*dict(of).values(), note]) for note in _instead(part))
+            yield from (": ".join([*spoken(dict(of)), note]) for note in _instead(part))
 
 
 def _sign(kind: Cell) -> str:
@@ -189,7 +189,7 @@ def _choices(parts: Sequence[CaseSummary], rows: Sequence[Row]) -> Iterable[str]
     for part in parts:
         chosen = ", ".join(f"{radius:g} on {count}" for radius, count in part.chosen.items())
         if chosen:
-            yield ", ".join([*part.of.values(), ""]) + (
+            yield ", ".join([*spoken(part.of), ""]) + (
                 f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
             )
     grid = next((_tried(row) for row in rows if row.get("radii_tried")), [])

@@ -1,4 +1,4 @@
-"""What a run found, in plain sentences that say what they rest on: one per attribution, norm and case, from rows alone."""
+"""What a run found, in plain sentences that say what they rest on: one per attribution, norm, beta and case, from rows alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -6,8 +6,9 @@ from typing import Any
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.fidelity import kept_labels
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
-from attrcert.vocabulary import Guarantee, round_down, round_up
+from attrcert.vocabulary import Guarantee, part_name, plain_name, round_down, round_up
 
 Found = Iterable[str]
 WORTH = {
@@ -25,7 +26,7 @@ def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) ->
     failed = len({row["index"] for row in rows} - {row["index"] for row in good})
     left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
     claims = [claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity)]
-    return [*(claims or [NOTHING]), *left]
+    return [*(claims or [NOTHING]), *kept_labels(good), *left]
 
 
 def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
@@ -215,9 +216,9 @@ def _ball(rows: Sequence[Row]) -> str:
 
 
 def _map(rows: Sequence[Row]) -> str:
-    """The attribution by its name alone: its parameters stand elsewhere."""
-    name = str(rows[0].get("attribution") or "attribution")
-    return f"{name.partition('(')[0].partition(',')[0].replace('-', ' ')} map"
+    """The attribution by its name alone: its parameters stand elsewhere; of several softplus versions, which."""
+    name, beta = plain_name(str(rows[0].get("attribution") or "attribution")), rows[0].get("softplus_beta")
+    return f"{name.replace('-', ' ')} map" + ("" if beta is None else f" ({part_name('softplus_beta', beta)})")
 
 
 def _half(samples: Sequence[Any]) -> str:
