@@ -15,6 +15,7 @@ from attrcert.errors import UsageError
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches
+CENTRE = "centre"  # beside the averages over these noises: the centre of half of the maps under gaussian noise
 THRESHOLDS = {  # of first-order and proved bounds: the option of each, and what it lies below
     "deviation": ("max_deviation", math.inf),
     "cosine-distance": ("max_cosine_distance", 1.0),

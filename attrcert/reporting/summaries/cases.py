@@ -84,7 +84,8 @@ def summarise_cases(rows: Sequence[Row]) -> tuple[CaseSummary, ...]:
 def _summary(of: Mapping[str, Cell], case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
     found = figures(rows, figure)
     missing = len(rows) - len(found)
-    refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
+    refused = {Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED}
+    refused |= {Status.VACUOUS} if figure == "cosine" else set()
     column = next(column for column in COLUMNS["certify"] if column.name == figure)
     endless = column.lacking is None  # an eps that nothing limits is empty, and so is a cosine where nothing follows
     statistic: LowStatistic | Statistic = Statistic.of(found, beyond=missing)

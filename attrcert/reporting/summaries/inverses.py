@@ -14,6 +14,10 @@ EVERYWHERE = (
     "eps_max is that distance."
 )
 CERTIFIED = "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise"
+CENTRE_CERTIFIED = (
+    "What is certified is the centre of half of the unit maps under noise, at x and, by draws of its own, at x + delta; not their mean. "
+    "It is a row to compare --smooth gaussian with"
+)
 SHARE = "C_lower/M is the share of its largest possible length that was certified"
 FALSE = (
     "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds: "
@@ -80,6 +84,8 @@ def _cosine(rows: Sequence[Row]) -> Parts:
     met = _met(rows)
     threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
     verdict = "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
+    centred = [row for row in rows if row.get("rule") == "centre"]
+    vacuous = sum(number(row.get("cosine") or 0) <= 0 for row in centred)
     columns = {
         _spread(rows): _case("radius"),
         "eps": _case("eps"),
@@ -92,6 +98,7 @@ def _cosine(rows: Sequence[Row]) -> Parts:
     notes = (
         f"{met}: the cosine is {verdict}",
         "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
+        *([f"Vacuous: 1 - cosine is not bounded below 1 on {vacuous} of {len(centred)} rows."] if vacuous else []),
     )
     return "The cosine that the smoothed attribution keeps within eps", columns, notes
 
@@ -148,7 +155,10 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         failure = next((number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
         shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
-        yield f"{CERTIFIED}." if asked_for(rows) == "radius_min" else f"{CERTIFIED}; {SHARE}."
+        centred = any(row.get("rule") == "centre" for row in rows)
+        without = asked_for(rows) == "radius_min" or centred
+        claim = CENTRE_CERTIFIED if centred else CERTIFIED
+        yield f"{claim}." if without else f"{claim}; {SHARE}."
         for of, part in by_part(rows).items():
             yield from (": ".join([*spoken(dict(of)), note]) for note in _instead(part))
 

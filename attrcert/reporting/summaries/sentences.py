@@ -132,7 +132,8 @@ def _smoothed(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     figure = asked_for(rows)
     for part in summarise_cases(rows):
         worth = Guarantee(part.guarantee)
-        kept = bool(part.statistic.median) or (figure == "cosine" and part.statistic.median is not None)
+        median = part.statistic.median
+        kept = bool(median) if figure != "cosine" else median is not None and median >= 0
         claim = (_CERTIFIED[figure] if kept else _uncertified)(part, rows)
         promised = not kept or worth is Guarantee.CONFIDENCE
         notes = [_noise(part, rows), _confidence(rows, identity) if kept and promised else ""]
@@ -160,14 +161,19 @@ def _uncertified(part: CaseSummary, rows: Sequence[Row]) -> str:
     without = f"{part.samples - part.met} of {part.samples} samples"
     if part.figure == "radius_min":
         return f"no {_spread(rows)} of the grid keeps {_threshold(part)} {_within(part, rows)} on {without}"
-    return f"nothing is certified of the smoothed {_map(rows)} of {without} {_within(part, rows)}".rstrip()
+    claim = f"nothing is certified of the {_how(rows)} {_map(rows)} of {without} {_within(part, rows)}".rstrip()
+    return f"{claim}, as 1 - cosine is not bounded below 1" if rows[0].get("rule") == "centre" else claim
 
 
 _CERTIFIED = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}
 
 
 def _who(part: CaseSummary, rows: Sequence[Row]) -> str:
-    return f"the smoothed {_map(rows)} of {_half(range(part.samples))}"
+    return f"the {_how(rows)} {_map(rows)} of {_half(range(part.samples))}"
+
+
+def _how(rows: Sequence[Row]) -> str:
+    return "centre-smoothed" if rows[0].get("rule") == "centre" else "smoothed"
 
 
 def _threshold(part: CaseSummary) -> str:
