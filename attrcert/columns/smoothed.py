@@ -8,7 +8,7 @@ from attrcert.columns.consequences import consequences
 from attrcert.vocabulary import CENTRE, NOISES
 
 SMOOTH = (
-    Column("noise", str, "uniform (in the l2 ball) or gaussian", words=tuple(NOISES)),
+    Column("noise", str, "uniform (in the l2 ball), gaussian, or centre (gaussian, of --smooth centre)", words=(*NOISES, CENTRE)),
     Column("radius", float, "its radius, or sigma", least=0, case=True, place=9),
     Column("samples", int, "draws of the noise", least=0),
     figure("C_hat", None, "length of the mean of the draws: an estimate of |h(x)|, biased upwards", worse="down"),
@@ -29,9 +29,8 @@ SMOOTH = (
     ),
     Column("radii_tried", str, "the radii tested, and the cosine (--radius best: the eps) certified at each"),
     Column(
-        "rule", str,
-        "auto (the better of moments and tight), moments, tight, tangent, published (not a certificate); centre of --smooth centre",
-        words=("auto", "moments", "tight", "tangent", "published", CENTRE),
+        "rule", str, "auto (the better of moments and tight), moments, tight, tangent, or published (not a certificate)",
+        words=("auto", "moments", "tight", "tangent", "published"),
     ),
     Column("rule_used", str, "of the rules of auto, the one that gave the figure", words=("moments", "tight"), since=3),
     figure(

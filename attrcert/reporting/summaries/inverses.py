@@ -7,7 +7,7 @@ from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
 from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns, spoken
 from attrcert.reporting.tables.text_table import TextTable, plain, told
-from attrcert.vocabulary import THRESHOLDS, Guarantee, Status, round_down, round_up
+from attrcert.vocabulary import CENTRE, THRESHOLDS, Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
     "everywhere: the threshold is kept at the largest eps that was tested, the largest distance of two images; "
@@ -84,7 +84,7 @@ def _cosine(rows: Sequence[Row]) -> Parts:
     met = _met(rows)
     threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
     verdict = "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
-    centred = [row for row in rows if row.get("rule") == "centre"]
+    centred = [row for row in rows if row.get("noise") == CENTRE]
     vacuous = sum(number(row.get("cosine") or 0) <= 0 for row in centred)
     columns = {
         _spread(rows): _case("radius"),
@@ -139,7 +139,7 @@ def _met(rows: Sequence[Row]) -> str:
 
 
 def _spread(rows: Sequence[Row]) -> str:
-    return "sigma" if any(row.get("noise") == "gaussian" for row in rows) else "radius"
+    return "sigma" if any(row.get("noise") in ("gaussian", CENTRE) for row in rows) else "radius"
 
 
 def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
@@ -155,7 +155,7 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         failure = next((number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
         shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
-        centred = any(row.get("rule") == "centre" for row in rows)
+        centred = any(row.get("noise") == CENTRE for row in rows)
         without = asked_for(rows) == "radius_min" or centred
         claim = CENTRE_CERTIFIED if centred else CERTIFIED
         yield f"{claim}." if without else f"{claim}; {SHARE}."

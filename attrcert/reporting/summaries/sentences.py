@@ -8,7 +8,7 @@ from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
 from attrcert.reporting.summaries.fidelity import kept_labels
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
-from attrcert.vocabulary import Guarantee, part_name, plain_name, round_down, round_up
+from attrcert.vocabulary import CENTRE, Guarantee, part_name, plain_name, round_down, round_up
 
 Found = Iterable[str]
 WORTH = {
@@ -162,7 +162,7 @@ def _uncertified(part: CaseSummary, rows: Sequence[Row]) -> str:
     if part.figure == "radius_min":
         return f"no {_spread(rows)} of the grid keeps {_threshold(part)} {_within(part, rows)} on {without}"
     claim = f"nothing is certified of the {_how(rows)} {_map(rows)} of {without} {_within(part, rows)}".rstrip()
-    return f"{claim}, as 1 - cosine is not bounded below 1" if rows[0].get("rule") == "centre" else claim
+    return f"{claim}, as 1 - cosine is not bounded below 1" if rows[0].get("noise") == CENTRE else claim
 
 
 _CERTIFIED = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}
@@ -173,7 +173,7 @@ def _who(part: CaseSummary, rows: Sequence[Row]) -> str:
 
 
 def _how(rows: Sequence[Row]) -> str:
-    return "centre-smoothed" if rows[0].get("rule") == "centre" else "smoothed"
+    return "centre-smoothed" if rows[0].get("noise") == CENTRE else "smoothed"
 
 
 def _threshold(part: CaseSummary) -> str:
@@ -189,7 +189,7 @@ def _noise(part: CaseSummary, rows: Sequence[Row]) -> str:
 
 
 def _spread(rows: Sequence[Row]) -> str:
-    return "sigma" if rows[0].get("noise") == "gaussian" else "radius"
+    return "sigma" if rows[0].get("noise") in ("gaussian", CENTRE) else "radius"
 
 
 def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:

@@ -17,7 +17,7 @@ from attrcert.running.evaluating.work import Deltas, Rows, Scene, Work
 from attrcert.settings.certifying import CertifyConfig
 from attrcert.settings.smoothing import CHUNK
 from attrcert.types import Batch
-from attrcert.vocabulary import COSINE, Guarantee, Status
+from attrcert.vocabulary import CENTRE, COSINE, Guarantee, Status
 
 BELOW = 1e-12  # of a cosine, towards the weaker claim
 
@@ -49,7 +49,7 @@ class Centres(Work[CertifyConfig]):
                 for spread in self.config.spread
                 for eps in self.config.perturbation.eps
             ]
-            told = {**drawn.common(i), "rule": "centre", "rule_used": None, "confidence": "binomial"}
+            told = {**drawn.common(i), "noise": CENTRE, "rule": None, "confidence": "binomial"}
             rows[index] = [{**told, **case, **own} for case, own in zip(self.config.cases, cells, strict=True)]
         return rows
 
