@@ -1,8 +1,9 @@
 """The loop that every attack runs in, and what it promises.
 
 Whatever an attack proposes, what comes back is a perturbation inside the ball and the pixel range at which the measured
-model still predicts the label it predicts at x, and the best such iterate by the attack's own score: iterates are
-projected, judged by the model itself, and judged once more at the end. Where no iterate kept the label, it is 0.
+model still predicts the label it predicts at x (unless the problem lets it change), and the best such iterate by the
+attack's own score: iterates are projected, judged by the model itself, and judged once more at the end. Where no iterate
+kept the label, it is 0.
 
 All samples and all their starts advance together as rows; rows that have converged leave.
 
@@ -40,6 +41,7 @@ class Problem:
     ball: Ball
     chunk: int
     map_shape: tuple[int, ...] | None = None
+    keeps_label: bool = True  # or any label will do
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,6 +58,12 @@ class Problem:
     def maps(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         """g(x + delta) by the model f."""
         return self.attribution.value(f, self.moved(delta), self.target, self.draws)
+
+    def kept(self, delta: Float[Tensor, "b n"], label: Int64[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        """Whether x + delta is admitted: the measured model gives it the label."""
+        if not self.keeps_label:
+            return torch.ones_like(label, dtype=torch.bool)
+        return self.logits(self.measured, delta).argmax(dim=1) == label
 
     def logits(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         with torch.no_grad():
@@ -120,11 +128,7 @@ def judged(
 ) -> Attacked:
     """The promise: inside the ball, label kept by the measured model, or no perturbation at all."""
     delta = problem.ball.project(delta)
-    parts = [
-        part.logits(part.measured, d).argmax(dim=1) == label
-        for part, d, label in _chunks(problem, delta, reference.label)
-    ]
-    kept = torch.cat(parts)
+    kept = torch.cat([part.kept(d, label) for part, d, label in _chunks(problem, delta, reference.label)])
     delta = torch.where(kept[:, None], delta, 0.0)
     moved = torch.cat([part.maps(part.measured, d) for part, d, _ in _chunks(problem, delta, reference.label)])
     # no perturbation, no deviation: two batches may round differently
@@ -212,10 +216,9 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
     if directed:
         explained = problem.attribution.explain(g, problem.moved(delta), problem.target, problem.draws)
     measured = explained.value if explained is not None and f is g else problem.maps(f, delta)
-    logits = problem.logits(f, delta)
-    score = scored(attack, measured, reference, problem.shape)
+    kept, score = problem.kept(delta, reference.label), scored(attack, measured, reference, problem.shape)
     if explained is None:
-        return _Look(score, score, logits.argmax(dim=1) == reference.label, torch.zeros_like(delta))
+        return _Look(score, score, kept, torch.zeros_like(delta))
     # the guide's map is compared with the guide's own original
     original = reference.map if f is g else problem.maps(g, torch.zeros_like(delta))
     map_ = explained.value.double().requires_grad_()
@@ -229,7 +232,7 @@ def _look(attack: Attack, problem: Problem, reference: Reference, delta: Tensor,
     if attack.output_weight:
         drift, pull = _drift(g, problem.moved(delta), reference.logits)
         objective, gradient = objective - attack.output_weight * drift, gradient - attack.output_weight * pull
-    return _Look(objective, score, logits.argmax(dim=1) == reference.label, gradient)
+    return _Look(objective, score, kept, gradient)
 
 
 def scored(attack: Attack, moved: Tensor, reference: Reference, shape: tuple[int, ...]) -> Float[Tensor, " rows"]:

@@ -204,7 +204,7 @@ class BoundConfig(Task):
             unused |= dict.fromkeys(declared(Averaging), " and ".join(SMOOTHED))
         unused |= {spread: name for name, spread in SMOOTHED.items() if name not in self.explained}
         if self.bounding.label_constraint == "off":
-            unused["margin_classes"] = "--label-constraint check and tighten"
+            unused["margin_classes"] = "--label-constraint check, tighten and compare"
         return unused | ({} if self.perturbation.norm == "linf" else {"linf_method": "--norm linf"})
 
     @property

@@ -111,7 +111,8 @@ def check_asked(figure: Figure, table: RunTable) -> None:
     for column in (table.column(name) for name in figure.columns):
         if column is not None and column.asked is not None and not table.asked(column.name):
             key, value = column.asked
-            asking = f"--{key}" if value is True else f"`attrcert {value}`"
+            option = f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}")
+            asking = f"`attrcert {value}`" if key == "task" else option
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
                 f"{asking} computes it: {column.meaning}",

@@ -10,6 +10,7 @@ from attrcert.reporting.summaries.attacks import attack_tables, summarise_attack
 from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.fidelity import fidelity_tables
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.summaries.labels import label_tables
 from attrcert.reporting.summaries.pixels import pixel_table
 from attrcert.reporting.summaries.turned import turned_table
 from attrcert.reporting.tables.text_table import TextTable
@@ -17,7 +18,7 @@ from attrcert.reporting.tables.text_table import TextTable
 
 def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool = False) -> tuple[TextTable, ...]:
     """What the command prints."""
-    return (*_of_command(command, rows, summary, auc=auc), *fidelity_tables(rows))
+    return (*_of_command(command, rows, summary, auc=auc), *label_tables(rows), *fidelity_tables(rows))
 
 
 def _of_command(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool) -> tuple[TextTable, ...]:

@@ -7,6 +7,7 @@ from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
 from attrcert.reporting.summaries.fidelity import kept_labels
+from attrcert.reporting.summaries.labels import labels_told
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, number, usable
 from attrcert.vocabulary import CENTRE, Guarantee, part_name, plain_name, round_down, round_up
 
@@ -26,7 +27,7 @@ def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) ->
     failed = len({row["index"] for row in rows} - {row["index"] for row in good})
     left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
     claims = [claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity)]
-    return [*(claims or [NOTHING]), *kept_labels(good), *left]
+    return [*(claims or [NOTHING]), *labels_told(good), *kept_labels(good), *left]
 
 
 def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
