@@ -23,7 +23,7 @@ from attrcert.bounds.first_order import (
     taylor_correction,
 )
 from attrcert.bounds.proved import secant
-from attrcert.bounds.smoothed import RULES, lengths, pixels
+from attrcert.bounds.smoothed import RULES, centre, lengths, pixels
 from attrcert.columns import OF_ROW, TURN, Column, declared
 from attrcert.loading import bundled
 from attrcert.loading.architectures import BUNDLED
@@ -53,6 +53,7 @@ CERTIFICATES = {
     "label constraint": label_dual,
     "secant (--proved)": secant,
     "smoothing (--smooth)": lengths,
+    "centre smoothing (--smooth centre)": centre,
     "pixels (--certify-pixels)": pixels,
 }
 

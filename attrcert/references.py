@@ -75,6 +75,11 @@ PAPERS: dict[str, Paper] = {
         "Petsiuk et al.", "RISE: Randomized Input Sampling for Explanation of Black-box Models", "BMVC 2018"
     ),
     "agarwal2022rethinking": Paper("Agarwal et al.", "Rethinking Stability for Attribution-based Explanations", "2022"),
+    "kumar2021center": Paper(
+        "Kumar & Goldstein",
+        "Center Smoothing: Certified Robustness for Networks with Structured Outputs",
+        "NeurIPS 2021",
+    ),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
     "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }

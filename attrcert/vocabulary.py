@@ -15,6 +15,7 @@ from attrcert.errors import UsageError
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches
+CENTRE = "centre"  # beside the averages over these noises: the centre of half of the maps under gaussian noise
 THRESHOLDS = {  # of first-order and proved bounds: the option of each, and what it lies below
     "deviation": ("max_deviation", math.inf),
     "cosine-distance": ("max_cosine_distance", 1.0),
@@ -160,6 +161,11 @@ def shortened(text: str, most: int = 200) -> str:
 def plain_name(label: str) -> str:
     """An attribution's name, without the parameters behind it."""
     return label.partition("(")[0].partition(",")[0]
+
+
+def part_name(name: str, cell: object) -> str:
+    """What one of several attributions, norms or softplus versions is called: saliency, l2, beta 20."""
+    return f"beta {cell:g}" if name == "softplus_beta" else plain_name(str(cell))
 
 
 def some(names: Iterable[str], most: int = 5) -> str:

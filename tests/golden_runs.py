@@ -40,6 +40,7 @@ RUNS = {
     "attack-worst-linf": "attack --limit 1 --attack worst --steps 1 --random-draws 10 --restarts 0 --norm linf --eps 4/255 "
     "--transfer ig,sm",
     "attack-preset": "attack --limit 2 --preset ghorbani --steps 2 --restarts 0 --random-draws 0 --k 20",
+    "attack-label": "attack --indices 0,100 --label-constraint compare --steps 1 --restarts 0 --random-draws 2 --eps 0.2",
     "attack-proved": "attack --limit 1 --attack cosine --keep kendall --steps 2 --restarts 0 --random-draws 10 --eps 0.01 --proved "
     "--direction-beta 5:20",
     "attack-prediction": "attack --limit 2 --attack prediction --steps 3 --restarts 1 --eps 0.5 --transfer-from fashion-adversarial",

@@ -747,7 +747,7 @@ def test_out_holds_the_rows_of_stdout_and_a_manifest_that_tells_the_run(bound, w
     done = bound("--out", out, "--eps", "0.1,8/255", "--seed", 5)
     assert out.read_text() == done.out
     manifest = json.loads((tmp_path / "out.csv.json").read_text())
-    assert (manifest["schema"], manifest["command"], manifest["state"]) == (4, "bound", "complete")
+    assert (manifest["schema"], manifest["command"], manifest["state"]) == (5, "bound", "complete")
     assert (manifest["rows"], sum(manifest["status"].values())) == (40, 40)
     assert manifest["device"] in ("cpu", "cuda")
     assert {"python", "torch", "torchvision", "numpy", "scipy", "attrcert"} <= set(manifest["versions"])

@@ -822,13 +822,19 @@ def bounded(path: Path, command: str = "bound", state: str | None = "complete", 
         ("bound", {"angle_proved_deg": 45.0}, "mean(angle_proved_deg) <= 60"),
         ("bound", {"T_e_scaled": 0.7}, "mean(T_e_scaled) <= 0.9"),
         ("bound", {"eps": 0.25}, "max(T_e) <= 0.6"),
+        ("bound", {"softplus_beta": 5.0}, "max(T_e) <= 0.6"),
         ("max-eps", {"threshold_kind": "angle", "threshold": 40.0, "eps_max": 0.1}, "min(eps_max) >= 0.05"),
         ("max-eps", {"threshold_kind": "deviation", "threshold": 0.7, "eps_max": 0.2}, "min(eps_max) >= 0.05"),
         ("max-eps", {"threshold_kind": "cosine-distance", "threshold": 0.3, "eps_max": 0.1}, "min(eps_max) >= 0.05"),
     ],
 )
 def test_a_rule_is_refuted_where_an_attack_exceeded_a_judged_figure(tmp_path, command, cells, rule):
-    judged_file, attack = bounded(tmp_path / "bounds.csv", command, **cells), attacked(tmp_path / "attacks.csv")
+    beta = cells.get("softplus_beta")  # of several; the attack is on that version alone
+    about = {"identity": {"softplus_beta": beta}} if beta else {}
+    judged_file, attack = (
+        bounded(tmp_path / "bounds.csv", command, **cells),
+        attacked(tmp_path / "attacks.csv", **about),
+    )
     assert outcome(judged_file, rule=rule) == "passed"
     verdict = judged(judged_file, attack, require=rule)
     assert (verdict["outcome"], verdict["exit_code"]) == ("refuted", 1)
@@ -871,6 +877,8 @@ def test_an_attack_refutes_the_bounds_in_its_own_row_and_in_those_of_other_attac
         ({}, {"identity": {"arch": "file.py:other"}}),
         ({}, {"identity": {"dataset_sha256": "other"}}),
         ({}, {"identity": {"softplus_beta": 5.0}}),
+        ({}, {"softplus_beta": 5.0, "identity": {"softplus_beta": [5.0, 20.0]}}),
+        ({"softplus_beta": 20.0}, {"softplus_beta": 5.0}),
         ({}, {"state": None, "g_norm": 1.01}),
         ({"state": None}, {"g_norm": 1.01}),
         ({"state": None}, {"predicted": 5, "g_norm": None}),

@@ -128,7 +128,7 @@ def test_the_settings_that_used_to_be_dropped_are_among_them():
 IDLE = [
     ("bound", {"attribution": "sg", "radius": 1}, "uniform-smooth"),
     ("bound", {"attribution": "us", "sigma": 1}, "smooth-grad"),
-    ("bound", {"label_constraint": "off", "margin_classes": 5}, "--label-constraint check and tighten"),
+    ("bound", {"label_constraint": "off", "margin_classes": 5}, "--label-constraint check, tighten and compare"),
     ("bound", {"loss_hessian": True, "softplus_beta": 5}, "bounds that need a Hessian"),
     ("bound", {"smooth": "gaussian", "softplus_beta": 5}, "bounds that need a Hessian"),
     ("smooth", {"smooth": "gaussian", "softplus_beta": 5}, "bounds that need a Hessian"),
@@ -288,7 +288,7 @@ def test_help_names_no_types_of_python_for_flags_and_keeps_brackets(wide, comman
     if command == "gate":
         assert "p95(T_c_deg[eps=0.1])" in text
     if command == "bound":
-        assert "[check|tighten|off]" in text
+        assert "[check|tighten|compare|off]" in text
         assert "pixel units [0,1]" in text
 
 

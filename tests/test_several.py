@@ -231,7 +231,7 @@ def test_shards_of_such_a_run_are_joined(table, tmp_path):
         (("smooth", "--attribution", "sm,ixg"), "there can be one attribution here, got sm, ixg: it writes one file"),
         (
             ("bound", "--attribution", "sm,ixg", "--save-jacobian", 0, "--out", "never.csv"),
-            "--save-jacobian takes one attribution and one norm, got 2 pairs",
+            "--save-jacobian takes one attribution, norm and softplus beta, got 2 of them together",
         ),
     ],
 )  # fmt: skip

@@ -1,9 +1,9 @@
 """The loop that every attack runs in, and what it promises.
 
 Whatever an attack proposes, what comes back is a perturbation inside the ball and the pixel range at which the measured
-model still predicts the label it predicts at x, and the best such iterate by the attack's own score: iterates are
-projected, judged by the model itself, and judged once more at the end. Where no iterate kept the label, it is 0. Attacks on the
-prediction itself are the exception: for them every iterate counts.
+model still predicts the label it predicts at x (unless the problem lets it change), and the best such iterate by the
+attack's own score: iterates are projected, judged by the model itself, and judged once more at the end. Where no iterate
+kept the label, it is 0. Attacks on the prediction itself are the exception: for them every iterate counts.
 
 All samples and all their starts advance together as rows; rows that have converged leave.
 
@@ -41,6 +41,7 @@ class Problem:
     ball: Ball
     chunk: int
     map_shape: tuple[int, ...] | None = None
+    keeps_label: bool = True  # or any label will do
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -57,6 +58,12 @@ class Problem:
     def maps(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
         """g(x + delta) by the model f."""
         return self.attribution.value(f, self.moved(delta), self.target, self.draws)
+
+    def kept(self, delta: Float[Tensor, "b n"], label: Int64[Tensor, " b"]) -> Bool[Tensor, " b"]:
+        """Whether x + delta is admitted: the measured model gives it the label."""
+        if not self.keeps_label:
+            return torch.ones_like(label, dtype=torch.bool)
+        return self.logits(self.measured, delta).argmax(dim=1) == label
 
     def logits(self, f: Logits, delta: Float[Tensor, "b n"]) -> Float[Tensor, "b k"]:
         with torch.no_grad():
@@ -137,7 +144,7 @@ def _kept(attack: Attack, problem: Problem, delta: Tensor, label: Int64[Tensor, 
     """Which points count: those with the label, or all."""
     if not keeps_label(attack):
         return torch.ones_like(label, dtype=torch.bool)
-    return problem.logits(problem.measured, delta).argmax(dim=1) == label
+    return problem.kept(delta, label)
 
 
 def best_of(attacked: list[Attacked]) -> Attacked:

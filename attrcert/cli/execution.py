@@ -27,6 +27,7 @@ from attrcert.reporting.summaries.areas import areas
 from attrcert.reporting.summaries.attacks import summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, measured_beyond, summarise
 from attrcert.reporting.summaries.cases import summarise_cases
+from attrcert.reporting.summaries.fidelity import closeness
 from attrcert.reporting.summaries.localised import summarise_localised
 from attrcert.reporting.summaries.overviews import overview
 from attrcert.reporting.summaries.scores import summarise_scores
@@ -43,6 +44,7 @@ from attrcert.saved.records import to_csv
 from attrcert.saved.runfiles import table_of
 from attrcert.settings.computing import RunOptions, Workers
 from attrcert.settings.output import Complete, Output
+from attrcert.settings.several import at_betas
 from attrcert.settings.tasks import Task
 
 
@@ -60,10 +62,10 @@ def execute(
     for path in (results.out, deltas, jacobian_file(results.out) if results.out and jacobians else None):
         if path:
             check_target(path)
-    rules = _rules(results.require, task)
-    workers = asked.part(Workers)
+    model, workers = asked.model(), asked.part(Workers)
+    rules = _rules(results.require, at_betas(task, model.betas))
     engine, options = _engine(workers), replace(asked.part(RunOptions), sharing=workers.sharing)
-    run = open_run(asked.model(), asked.data(), task, options)
+    run = open_run(model, asked.data(), task, options)
     if jacobians:
         check_jacobians(run, jacobians)
     if results.dry_run:
@@ -155,6 +157,7 @@ def _as_json(run: Run, rows: list[Row], summary: Summary, verdict: Verdict | Non
         "sentences": _sentences(run, rows),
         "rows": filled(rows, run.config.columns),
     }
+    whole |= {"fidelity": [one.as_json() for one in close]} if (close := closeness(rows)) else {}
     if run.config.command == "attack":
         attacks = summarise_attacks(rows)
         whole["attacks"] = [part.as_json() for part in attacks]

@@ -14,7 +14,7 @@ import typer
 
 from attrcert.cli.console import silent, talk, warn
 from attrcert.cli.progress import progress, tell_estimate
-from attrcert.columns import Row
+from attrcert.columns import APART, Row
 from attrcert.errors import AttrcertError, ResumeError, UsageError
 from attrcert.foreign import shell
 from attrcert.reporting.summaries.overviews import overview_of_file
@@ -154,7 +154,7 @@ class _Books:
         rows = [row for row in (self.file.rows if self.file else ()) if not str(row["status"]).startswith("error:")]
         keys = [delta_key(int(row["index"] or 0), float(row["eps"] or 0), str(row["attack"])) for row in rows]
         if len(run.config.singles) > 1:
-            keys = [of_part(key, row["attribution"], row["norm"]) for key, row in zip(keys, rows, strict=True)]
+            keys = [of_part(key, *map(row.get, APART)) for key, row in zip(keys, rows, strict=True)]
         return set(keys)
 
 

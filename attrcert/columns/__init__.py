@@ -13,7 +13,7 @@ from attrcert.columns.attack import (
     transfer_column,
     transferred,
 )
-from attrcert.columns.bound import BOUND, TURNED
+from attrcert.columns.bound import BOUND, FIDELITY, TURNED
 from attrcert.columns.column import DEGREES, OF_ROW, Cell, Column, Row
 from attrcert.columns.common import APART, CLOSING, COMMON
 from attrcert.columns.inverse import DEVIATION_ALLOWED, INVERSE
@@ -25,7 +25,7 @@ from attrcert.errors import UsageError
 from attrcert.vocabulary import Guarantee
 
 __all__ = [
-    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW",
+    "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "FIDELITY", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW",
     "ON_REQUEST", "SMOOTH",
     "SMOOTH_ATTACK", "TRANSFERRED", "TURN", "TURNED", "Cell", "Column", "Row", "transfer_column",
 ]  # fmt: skip

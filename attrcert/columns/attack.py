@@ -68,6 +68,14 @@ ATTACK = (
         headline=True, rank=7,
     ),
     *METRIC_COLUMNS.values(),
+    replace(
+        METRIC_COLUMNS["euclidean"], name="T_hat_e_free", meaning="T_hat_e where the label may change (--label-constraint compare)",
+        headline=False, compared=(), place=None, since=5,
+    ),
+    replace(
+        METRIC_COLUMNS["degrees"], name="T_hat_c_free_deg", meaning="T_hat_c_deg where the label may change (--label-constraint compare)",
+        headline=False, curve="", compared=(), place=None, leads=False, since=5,
+    ),
     Column(
         "T_hat_floor", float,
         "what rounding alone may make of T_hat_e; where T_hat_e is not above it, it is noise and is not compared with any bound",

@@ -11,9 +11,20 @@ FIRST, CORRECTED, PROVED, REACHED = (
 )  # fmt: skip
 MOVED, TURNED = "T_hat_e", "T_hat_c_deg"  # what attacks reach
 SIGNS = ("both", "plus", "minus", "none")
-ON_BALL, ON_PROVED = ("ball", True), ("proved", True)
+ON_BALL, ON_PROVED, COMPARED = ("ball", True), ("proved", True), ("label_constraint", "compare")
 
+FIDELITY = (
+    Column(
+        "softplus_beta", float, "which softplus version the row speaks of, where a run has several", least=0, since=5, case=True,
+    ),
+    Column("same_label", bool, "whether that version predicts the class that the ReLU network predicts", since=5),
+    figure("logit_gap", None, "largest difference between its logits and the ReLU network's", since=5),
+    figure(
+        "map_cosine", None, "cosine between its map and the ReLU network's, of the class `target`", worse="down", least=-1, most=1, since=5,
+    ),
+)  # fmt: skip
 BOUND = (
+    *FIDELITY,
     figure("xi_lower", REACHED, "lower end of the enclosure of xi_max, the top singular value of the Jacobian (l2, lp)"),
     figure("xi_upper", FIRST, "upper end, with probability 1 - failure over the solver's random start"),
     Column(
@@ -87,8 +98,17 @@ BOUND = (
     Column("label_kept_linearised", str, "the same by the linearised model", words=SIGNS),
     figure(
         "T_e_label", FIRST,
-        "bound over the perturbations that keep the linearised label; where both signs lose it (may fail twice as often)",
+        "bound over the perturbations that keep the linearised label; where both signs lose it (may fail twice as often), with "
+        "--label-constraint compare everywhere",
         bounds=MOVED,
+    ),
+    angle(
+        "T_c_label_deg", FIRST, "the angle that it allows (--label-constraint compare)", asked=COMPARED, bounds=TURNED, follows="T_e_label",
+        since=5,
+    ),
+    Column(
+        "label_matters", bool,
+        "whether T_e_label is below T_e by more than --slack, and below T_e_attained: the constraint lowers the first-order bound", since=5,
     ),
     figure("eta", None, "linearisation error |g(x+delta) - g(x) - J delta|_2 at the worst perturbation found"),
     figure("eta_random", None, "its mean over random perturbations on the sphere of the ball"),

@@ -14,7 +14,7 @@ COMMON = (
     Column(
         "status", str,
         "ok, everywhere (max-eps --proved: the threshold is kept as far as two images can be apart), "
-        "vacuous (T_e, or with --proved T_proved, >= g_norm, or smoothed: no angle follows from the draws), "
+        "vacuous (T_e, or with --proved T_proved, >= g_norm, or smoothed: no angle below 90 degrees follows from the draws), "
         "abstained (smoothed: the threshold was not certified), infeasible (min-radius: at no radius tested), label-changed (attack: "
         "no iterate kept the label), not-converged, or error:<kind>",
         words=(*words(Status), *(f"error:{kind}" for kind in ERROR_KINDS)), place=4,
@@ -33,7 +33,7 @@ COMMON = (
     ),
     Column("g_norm", float, "|g(x)|_2", least=0, place=90),
 )  # fmt: skip
-APART = ("attribution", "norm")  # of which a run may have several
+APART = ("attribution", "norm", "softplus_beta")  # of which a run may have several
 CLOSING = (
     Column("seconds", float, "the sample's share of its batch's time", least=0),
     Column("seed", int, "of the run; a sample's draws depend on (seed, index) alone", least=0),

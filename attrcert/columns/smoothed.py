@@ -5,10 +5,10 @@ from math import inf
 from attrcert.columns.bound import TURNED
 from attrcert.columns.column import ANY_COSINE, OF_ROW, Column, angle, figure
 from attrcert.columns.consequences import consequences
-from attrcert.vocabulary import NOISES
+from attrcert.vocabulary import CENTRE, NOISES
 
 SMOOTH = (
-    Column("noise", str, "uniform (in the l2 ball) or gaussian", words=tuple(NOISES)),
+    Column("noise", str, "uniform (in the l2 ball), gaussian, or centre (gaussian, of --smooth centre)", words=(*NOISES, CENTRE)),
     Column("radius", float, "its radius, or sigma", least=0, case=True, place=9),
     Column("samples", int, "draws of the noise", least=0),
     figure("C_hat", None, "length of the mean of the draws: an estimate of |h(x)|, biased upwards", worse="down"),
@@ -18,7 +18,7 @@ SMOOTH = (
     Column("M", float, "bound of |g| by construction", least=0),
     Column("tau", float, "total variation between the noise at x and at distance eps", least=0, most=1),
     figure(
-        "cosine", OF_ROW, "least cosine between h(x) and h(x+delta), rounded down; empty where nothing follows",
+        "cosine", OF_ROW, "least cosine between h(x) and h(x+delta), rounded down; empty where nothing follows, vacuous up to 0",
         worse="down", lacking=ANY_COSINE, least=-1, most=1, bounds=TURNED, rank=14, axis="certified cosine", compared=("mean",), place=18,
     ),
     angle("angle_deg", OF_ROW, "the angle that it allows", bounds=TURNED, follows="cosine", place=19),
@@ -44,7 +44,7 @@ SMOOTH = (
         "gaussian", None, "what such Gaussian noise would about give in place of cosine or eps_max, from the same draws: an estimate",
         worse="down", least=0, since=3,
     ),
-    Column("confidence", str, "how |h(x)| was bounded from below"),
+    Column("confidence", str, "how |h(x)| was bounded from below; binomial: how the distances of a centre were"),
     Column(
         "failure", float,
         "probability that a row claims too much, over the radii that it chose from; with --simultaneous for all samples and radii at once",

@@ -73,7 +73,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
     if isinstance(given, Classifier):
         return LoadedModel(given, {})
     if isinstance(given, nn.Module):
-        return LoadedModel(Classifier(given, spec.mean, spec.std, spec.output, spec.softplus_beta), {})
+        return LoadedModel(Classifier(given, spec.mean, spec.std, spec.output, spec.beta), {})
     if not isinstance(given, str):
         raise UsageError(f"a model must be a network, a Classifier, a file or a name, got {type(given).__name__}")
     named = library_of(given)
@@ -85,7 +85,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
     paths = named[0].weight_files(named[1], download=spec.download) if named else (_path(given),)
     file = _file(spec, paths)
     mean, std = metadata.normalisation(file.metadata, file.name, spec.mean, spec.std)
-    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.softplus_beta)
+    classifier = Classifier(nn.Identity(), mean, std, spec.output, spec.beta)
     classes = metadata.classes(file.metadata, file.name)
     built = _of_library(spec, file) if named else _of_file(spec, file)
     known = named or library_of(built.arch)

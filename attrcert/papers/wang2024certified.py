@@ -47,6 +47,11 @@ ITEMS = (
         "attrcert attack --preset wang-kong-smooth --limit 2",
         "The angle is climbed, which is what is certified; measured on fresh draws.",
     ),
+    Item(
+        "centre smoothing", Sort.TABLE, "what Kumar & Goldstein's centre smoothing certifies, for comparison",
+        "attrcert.bounds.smoothed.centre", "attrcert bound --smooth centre --sigma 0.1 --eps 0.02 --limit 4",
+        "It is vacuous (1 - cosine above 1) unless about half of the noise turns the map by less than 30 degrees.",
+    ),
     Item("IGR, Eq. 39", Sort.TRAINING, "TRADES and 1 - cos(IG(x), IG(x'))"),
     Item(
         "Tables 5 to 7", Sort.TABLE, "mean largest eps by radius and cosine", "attrcert.reporting.summaries.inverses",

@@ -25,10 +25,11 @@ def map_key(index: object) -> str:
     return f"index={index}/map"
 
 
-def of_part(key: str, attribution: object, norm: object) -> str:
-    """The same in a run with several attributions or norms; the input is one for all."""
+def of_part(key: str, attribution: object, norm: object, softplus_beta: object = None) -> str:
+    """The same in a run with several attributions, norms or softplus versions; the input is one for all."""
     sample, _, rest = key.partition("/")
-    return key if rest == "input" else f"{sample}/attribution={attribution}/norm={norm}/{rest}"
+    part = f"attribution={attribution}/norm={norm}" + (f"/softplus_beta={softplus_beta}" if softplus_beta else "")
+    return key if rest == "input" else f"{sample}/{part}/{rest}"
 
 
 def jacobian_key(index: object) -> str:

@@ -15,7 +15,7 @@ from attrcert.foreign import unguarded
 from attrcert.saved.manifests import COMPLETE, is_altered, read_manifest
 from attrcert.saved.records import WORDS, lines_in, parse
 from attrcert.saved.schemas import MISCLASSIFIED, migrated
-from attrcert.vocabulary import Aim, Status, plain_name
+from attrcert.vocabulary import Aim, Status, part_name
 
 ALWAYS = ("index", "status", "guarantee", "radii_tried")  # that are read, and what a run's cases differ in
 SMOOTHED = ("certify", "attack-smooth")  # whose identity tells the task
@@ -64,7 +64,7 @@ class RunTable:
         column = self.column(name)
         if self.cases and not any(self.tells(name, case) for case in self.cases):
             return False
-        if column is None or column.asked is None or any(cell is not None for cell in self.cells.get(name, ())):
+        if column is None or column.asked is None or self._told(name):
             return column is not None
         key, value = column.asked
         return bool(self.identity.get(key) == value)
@@ -83,9 +83,12 @@ class RunTable:
 
     @cached_property
     def case_names(self) -> tuple[str, ...]:
-        """The columns that tell cases apart."""
-        chosen = any(cell is not None for cell in self.cells.get("radii_tried", ()))  # then a radius is a result
-        return tuple(name for name in _case() if name in self.cells and not (name == "radius" and chosen))
+        """The columns that tell cases apart; one that is empty throughout does not, whether a version had it or not."""
+        chosen = self._told("radii_tried")  # then a radius is a result
+        return tuple(name for name in _case() if self._told(name) and not (name == "radius" and chosen))
+
+    def _told(self, name: str) -> bool:
+        return any(cell is not None for cell in self.cells.get(name, ()))
 
     @cached_property
     def cases(self) -> Mapping[Case, Sequence[int]]:
@@ -106,7 +109,7 @@ class RunTable:
 
     @cached_property
     def apart(self) -> tuple[str, ...]:
-        """Of attribution and norm, what it has several of."""
+        """Of attribution, norm and softplus version, what it has several of."""
         return tuple(name for name in APART if len({*self.cells.get(name, ())} - {None}) > 1)
 
     @property
@@ -284,9 +287,10 @@ def _check_unique(table: RunTable, path: Path) -> None:
 
 
 def case_text(case: Case, apart: Collection[str] = ()) -> str:
-    """What tells a case from the others of a run: eps 0.1, attack top-k. Where it has several attributions or norms: saliency, l2, ..."""
+    """What tells a case from the others of a run: eps 0.1, attack top-k. Where it has several attributions, norms or
+    softplus versions: saliency, l2, beta 20, ..."""
     told = dict(case)
-    words = [plain_name(str(told[name])) for name in apart if told.get(name) is not None]
+    words = [part_name(name, told[name]) for name in apart if told.get(name) is not None]
     words += [
         f"{name} {_short(told[name])}" for name in ("metric", "eps", "attack", "radius") if told.get(name) is not None
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 from attrcert.columns import COLUMNS, Cell, Column, Row, column_named, with_columns
 
-SCHEMA = 4  # of the columns
+SCHEMA = 5  # of the columns
 SETTINGS = 2  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
@@ -30,7 +30,7 @@ def _as_it_is(row: Row) -> Row:
 
 
 # from a schema: a row of it as the next one has it
-MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct, 2: _as_it_is, 3: _as_it_is}
+MIGRATIONS: Mapping[int, Callable[[Row], Row]] = {1: _with_correct, 2: _as_it_is, 3: _as_it_is, 4: _as_it_is}
 
 
 def of_today(manifest: Mapping[str, Any]) -> dict[str, Any]:

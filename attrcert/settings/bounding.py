@@ -21,8 +21,10 @@ class Theorems(Settings):
         METHOD, many=True, choices=LINF_METHODS,
     )  # fmt: skip
     label_constraint: str = setting(
-        "check", "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; off.",
-        METHOD, choices=("check", "tighten", "off"),
+        "check",
+        "check whether the worst perturbations keep the label; tighten the bound where both signs lose it; compare the figures without and "
+        "with the constraint (attacks run twice); off.",
+        METHOD, choices=("check", "tighten", "compare", "off"),
     )  # fmt: skip
     margin_classes: int = setting(20, "Nearest classes looked at for the label margin.", METHOD, least=1)
     eta_draws: int = setting(2, "Random perturbations for eta_random.", METHOD, least=0)
@@ -38,6 +40,11 @@ class Theorems(Settings):
         0.01, "Stop when the upper end is within this of the lower one, relative.", SOLVER, positive=True
     )
     max_steps: int = setting(200, "Lanczos steps after which a sample is not-converged.", SOLVER, least=1)
+
+    @property
+    def compares_labels(self) -> bool:
+        """Whether figures without and with the label constraint stand beside each other."""
+        return self.label_constraint == "compare"
 
     def check(self) -> None:
         if not self.linf_method:

@@ -12,7 +12,7 @@ from attrcert.settings.attacking import Turning
 from attrcert.settings.bounding import Largest
 from attrcert.settings.smoothing import Grid, Pixels, Smoothing, Spreads
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import COSINE, NOISES, NormKind
+from attrcert.vocabulary import CENTRE, COSINE, NOISES, NormKind
 
 
 @dataclass(frozen=True, init=False)
@@ -24,9 +24,19 @@ class Certifying(Task, ABC):
 
     asked: ClassVar[str]  # as manifests tell it
     command: ClassVar[str] = "certify"
-    work: ClassVar[str] = "attrcert.running.evaluating.smoothing:Certificates"
+
+    @property
+    def work(self) -> str:
+        return f"attrcert.running.evaluating.{'centring:Centres' if self.centred else 'smoothing:Certificates'}"
+
+    @property
+    def centred(self) -> bool:
+        """Whether a centre is certified and not a mean."""
+        return self.smoothing.smooth == CENTRE
 
     def check(self) -> None:
+        if self.centred and self.asked != "bound":
+            raise UsageError(f"--smooth {CENTRE} is for bound, got {self.asked}", hint="--smooth gaussian")
         if self.perturbation.delta_norm.kind is not NormKind.L2:
             raise UsageError(f"smoothing certificates are for l2, got norm {self.perturbation.norm}")
         if self.explanation.attribution in SMOOTHED:
@@ -43,10 +53,16 @@ class Certifying(Task, ABC):
     def label(self) -> str:
         return f"{self.explanation.label}, {self.smoothing.bounded}"
 
+    @property
+    def idle(self) -> dict[str, str]:
+        averages = dict.fromkeys(("bounded", "rule", "confidence", "stop_when"), "averages over noise")
+        return super().idle | (averages if self.centred else {})
+
     def about(self, classes: str, *others: Task) -> str:
-        noise = f"{self.smoothing.smooth} noise ({self.spread_name} below)"
+        how = "its centre under" if self.centred else "averaged over"
         maps = ", ".join(one.explanation.label for one in (self, *others))
-        return f"{maps} of {classes}, made {self.smoothing.bounded} and averaged over {noise}"
+        made = f"made {self.smoothing.bounded} and {how} {self.smoothing.noise} noise ({self.spread_name} below)"
+        return f"{maps} of {classes}, {made}"
 
     @property
     @abstractmethod
@@ -56,7 +72,7 @@ class Certifying(Task, ABC):
     @property
     def spread_name(self) -> str:
         """What they are called."""
-        return NOISES[self.smoothing.smooth]
+        return NOISES[self.smoothing.noise]
 
     @property
     def best(self) -> bool:
@@ -104,11 +120,11 @@ class CertifyingAt(Certifying):
 
     @property
     def spread(self) -> tuple[float, ...]:
-        return self.spreads.of(self.smoothing.smooth)[0]
+        return self.spreads.of(self.smoothing.noise)[0]
 
     @property
     def best(self) -> bool:
-        return self.spreads.of(self.smoothing.smooth)[1]
+        return self.spreads.of(self.smoothing.noise)[1]
 
 
 @dataclass(frozen=True, init=False)
@@ -204,7 +220,7 @@ class CertifiedMaxEpsConfig(CertifyingAt):
     def check(self) -> None:
         super().check()
         self.need_threshold()
-        self.spreads.of(self.smoothing.smooth)
+        self.spreads.of(self.smoothing.noise)
         if self.smoothing.stop_when == "certified":
             raise UsageError(_NO_STOP)
 
@@ -231,7 +247,7 @@ class MinRadiusConfig(Certifying):
 
     @property
     def spread(self) -> tuple[float, ...]:
-        return self.grid.of(self.smoothing.smooth)
+        return self.grid.of(self.smoothing.noise)
 
     @property
     def choosing(self) -> bool:

@@ -154,6 +154,13 @@ class Perturbation(Settings):
 
 
 @dataclass(frozen=True)
+class Twin(Settings):
+    """Which of several softplus versions of the network a task is about; None where the run has one."""
+
+    beta: float | None = None
+
+
+@dataclass(frozen=True)
 class Precision(Settings):
     """How numbers are held."""
 

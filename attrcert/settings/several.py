@@ -1,6 +1,6 @@
-"""Several attributions and norms in one run: a task for each pair of them, and what they are together."""
+"""Several attributions, norms and softplus versions in one run: a task for each of them, and what they are together."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -8,26 +8,27 @@ from typing import Any
 from attrcert.columns import APART, Cell, Column
 from attrcert.errors import UsageError
 from attrcert.settings.declared import Settings, declared, default_of, hint_of, listed, option, spelt
+from attrcert.settings.explaining import Twin
 from attrcert.settings.tasks import Task, homes
 from attrcert.vocabulary import NormKind
 
 
 @dataclass(frozen=True, init=False)
 class Several(Task):
-    """The tasks of one run, which differ in the attribution and the norm; what they share is the first one's."""
+    """The tasks of one run, which differ in the attribution, the norm and the twin; what they share is the first one's."""
 
     tasks: tuple[Task, ...]
 
     def __init__(self, tasks: tuple[Task, ...]) -> None:
         first = tasks[0]
-        shared = {name: getattr(first, name) for name in ("explanation", "perturbation", "arithmetic")}
+        shared = {name: getattr(first, name) for name in ("explanation", "perturbation", "arithmetic", "twin")}
         for name, value in {**shared, "tasks": tasks}.items():
             object.__setattr__(self, name, value)
         self.check()
 
     def check(self) -> None:
         """Rows are told apart by what is written in them."""
-        names = [tuple(_told(task).items()) for task in self.tasks]
+        names = [tuple(told(task).items()) for task in self.tasks]
         for task, name in zip(self.tasks, names, strict=True):
             if names.count(name) > 1:
                 raise UsageError(f"two attributions have the same name in the rows, {task.label}", hint="rename a file")
@@ -75,21 +76,21 @@ class Several(Task):
 
     @property
     def cases(self) -> tuple[dict[str, Cell], ...]:
-        return tuple({**_told(task), **case} for task in self.tasks for case in task.cases)
+        return tuple({**told(task), **case} for task in self.tasks for case in task.cases)
 
     @property
     def columns(self) -> tuple[Column, ...]:
         return self.tasks[0].columns
 
     def notes(self, samples: int) -> dict[str, str | None]:
-        told = self.tasks[0].notes(samples)
-        shared = told.get("failure")
-        return {**told, "failure": f"{shared}, of each attribution"} if shared else told
+        notes = self.tasks[0].notes(samples)
+        shared = notes.get("failure")
+        return {**notes, "failure": f"{shared}, of each attribution"} if shared else notes
 
     def identity(self) -> dict[str, Any]:
         """What all have in common; of what differs, a list of attributions and of norms, and the rest by one of these."""
-        told = [task.identity() for task in self.tasks]
-        return {name: self._joined(name, [one[name] for one in told]) for name in told[0]}
+        identities = [task.identity() for task in self.tasks]
+        return {name: self._joined(name, [one[name] for one in identities]) for name in identities[0]}
 
     def _joined(self, name: str, values: list[Any]) -> Any:
         if all(value == values[0] for value in values):
@@ -97,20 +98,28 @@ class Several(Task):
         if name in APART:
             return list(dict.fromkeys(values))
         for key in reversed(APART):
-            by = {_told(task)[key]: value for task, value in zip(self.tasks, values, strict=True)}
-            if all(by[_told(task)[key]] == value for task, value in zip(self.tasks, values, strict=True)):
+            by = {told(task).get(key): value for task, value in zip(self.tasks, values, strict=True)}
+            if all(by[told(task).get(key)] == value for task, value in zip(self.tasks, values, strict=True)):
                 return by
         return values
 
 
-def _told(task: Task) -> dict[str, str]:
+def told(task: Task) -> dict[str, Cell]:
     """What its rows say of these."""
-    return {"attribution": task.label, "norm": str(task.perturbation.delta_norm)}
+    beta: dict[str, Cell] = {} if task.twin.beta is None else {"softplus_beta": task.twin.beta}
+    return {"attribution": task.label, "norm": str(task.perturbation.delta_norm), **beta}
 
 
 def together(tasks: tuple[Task, ...]) -> Task:
     """One task of all; of one it is that one."""
     return tasks[0] if len(tasks) == 1 else Several(tasks)
+
+
+def at_betas(task: Task, betas: Sequence[float]) -> Task:
+    """The same of each of several softplus versions."""
+    if not (betas and task.differentiates_twice):
+        return task
+    return together(tuple(one.replacing(twin=Twin(beta)) for one in task.singles for beta in betas))
 
 
 def made_of(kind: type[Task], given: Mapping[str, Any]) -> Task:

@@ -9,7 +9,7 @@ from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, SMOOTHING, Settings, declared, default_of, setting
 from attrcert.settings.explaining import Averaging
 from attrcert.statistics import CONFIDENCES
-from attrcert.vocabulary import CLT, NOISES, number_or, parse_bounding, parse_number, parse_share
+from attrcert.vocabulary import CENTRE, CLT, NOISES, number_or, parse_bounding, parse_number, parse_share
 
 BEST, AUTO = "best", "auto"
 LEAST = 50
@@ -44,7 +44,8 @@ class Smoothing(Settings):
     smooth: str = setting(
         "uniform",
         f"Certify the attribution averaged over noise: {' or '.join(NOISES)}, with --radius or --sigma. Confidence, not first-order; "
-        "networks run as they are.", SMOOTHING, choices=tuple(NOISES), basic=True,
+        f"networks run as they are. With bound also {CENTRE}, for comparison: the centre of half of the maps, with --sigma.",
+        SMOOTHING, choices=(*NOISES, CENTRE), basic=True,
     )  # fmt: skip
     min_cosine: tuple[float, ...] = setting(
         (), "Least cosine that must be kept, e.g. 0.9; repeatable.", SMOOTHING, read=parse_number, many=True, basic=True,
@@ -75,6 +76,11 @@ class Smoothing(Settings):
     )
 
     @property
+    def noise(self) -> str:
+        """What is drawn."""
+        return "gaussian" if self.smooth == CENTRE else self.smooth
+
+    @property
     def covariance(self) -> bool:
         """Whether the variance of the draws is bounded too."""
         return RULES.make(self.rule).covariance
@@ -99,6 +105,8 @@ class Smoothing(Settings):
         if len(self.looks) > 1 and self.confidence != "betting":
             how = "--stop-when certified" if self.stop_when == "certified" else f"--samples {AUTO}"
             raise UsageError(f"{how} goes with --confidence betting alone, got {self.confidence}")
+        if isinstance(self.samples, str) and self.smooth == CENTRE:
+            raise UsageError(f"--smooth {CENTRE} needs a number of --samples, got {AUTO}")
         if isinstance(self.samples, str) and self.rule == "published":
             raise UsageError(f"--samples {AUTO} needs a rule that certifies, got --rule published")
         if self.bounded == "sample-max" and self.rule != "published":

@@ -2,7 +2,7 @@
 
 import ast
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,18 @@ def _range(text: str, name: str) -> str | tuple[float, float]:
     return low, high
 
 
+def _versions(betas: Iterable[float | None]) -> float | tuple[float, ...] | None:
+    """One beta as it is; several, each once."""
+    given = tuple(betas)
+    numbers = tuple(beta for beta in given if beta is not None)
+    if len(given) == 1:
+        return given[0]
+    if not given or len(set(numbers)) < len(given):
+        told = ", ".join("none" if beta is None else f"{beta:g}" for beta in given) or "nothing"
+        raise UsageError(f"--softplus-beta must be none, a number, or several numbers, each once, got {told}")
+    return numbers
+
+
 def _size(text: str, name: str) -> tuple[int, ...]:
     """`N`, or `H,W`."""
     sides = text.split(",")
@@ -113,14 +125,30 @@ class ModelSpec(Capped):
     std: tuple[float, ...] | None = setting(
         None, "Per-channel standard deviation, e.g. 0.25,0.24,0.26.", MODEL, read=_numbers, basic=True
     )
-    softplus_beta: float | None = setting(
+    softplus_beta: float | tuple[float, ...] | None = setting(
         SOFTPLUS_BETA,
         "Run ReLUs as softplus with this beta (their Hessian is zero otherwise); 'none' runs the network as it is. Smooth networks "
-        "are not changed.", MODEL, read=number_or("none", None), positive=True,
+        "are not changed. Repeatable: rows for each, and how close it is to the ReLU network.",
+        MODEL, read=number_or("none", None), many=True, collect=_versions, positive=True,
     )  # fmt: skip
     checkpoint_key: str | None = setting(
         None, "Which entry of CHECKPOINT holds the weights, e.g. model_ema.", MODEL, unsaid="the one that fits best"
     )
+
+    @property
+    def betas(self) -> tuple[float, ...]:
+        """The softplus versions, where there are several."""
+        return self.softplus_beta if isinstance(self.softplus_beta, tuple) else ()
+
+    @property
+    def beta(self) -> float | None:
+        """The only one."""
+        if isinstance(self.softplus_beta, tuple):
+            told = ", ".join(f"{beta:g}" for beta in self.betas)
+            raise UsageError(
+                f"there can be one --softplus-beta here, got {told}", hint="bound, attack and max-eps compare several"
+            )
+        return self.softplus_beta
 
 
 @dataclass(frozen=True)

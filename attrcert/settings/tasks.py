@@ -12,7 +12,7 @@ from attrcert.registry import unknown
 from attrcert.settings.attacking import Attacking
 from attrcert.settings.bounding import Largest, Theorems, Thresholds
 from attrcert.settings.declared import Setting, Settings, declared, option, taken
-from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation
+from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation, Twin
 from attrcert.vocabulary import NormKind
 
 T = TypeVar("T", bound="Task")
@@ -25,6 +25,7 @@ class Task:
     explanation: Explanation
     perturbation: Perturbation
     arithmetic: Arithmetic
+    twin: Twin
 
     refused: ClassVar[Mapping[str, str]] = {}  # settings that mean nothing here, and why
     alone: ClassVar[str] = ""  # why there cannot be several attributions, where there cannot
@@ -205,7 +206,7 @@ class BoundConfig(Task):
             unused |= dict.fromkeys(declared(Averaging), " and ".join(SMOOTHED))
         unused |= {spread: name for name, spread in SMOOTHED.items() if name not in self.explained}
         if self.bounding.label_constraint == "off":
-            unused["margin_classes"] = "--label-constraint check and tighten"
+            unused["margin_classes"] = "--label-constraint check, tighten and compare"
         return unused | ({} if self.perturbation.norm == "linf" else {"linf_method": "--norm linf"})
 
     @property

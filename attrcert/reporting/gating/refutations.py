@@ -23,7 +23,7 @@ THRESHOLD = "threshold"  # what a figure bounds that is the size of a ball
 # what rounding alone may make of the difference of two maps, relative to their length, in rows without T_hat_floor
 MAP_ROUNDING = {"float32": 2e-6, "float64": 1e-13}
 SAME_LENGTH = 1e-4  # relative: |g| of one sample in two runs of one model
-MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output", "softplus_beta")
+MODEL = ("checkpoint_sha256", "arch_sha256", "arch_args", "mean", "std", "output")
 # where nothing was hashed
 NAMES = {"checkpoint_sha256": "checkpoint", "arch_sha256": "arch", "dataset_sha256": "dataset"}
 WORST = 5  # samples that a report names
@@ -163,18 +163,13 @@ class _Attacks:
 
     def speaks_of(self, table: RunTable) -> bool:
         """Whether both runs are about one model and data set, as far as is known before their rows are compared."""
-        return not _known(self.table, table) or _same(self.table.identity, table.identity)
+        return not (self.table.manifest and table.manifest) or _same(self.table.identity, table.identity)
 
     def on(self, table: RunTable, place: int, claim: _Claim) -> Iterator[_Reached]:
         """The attacks on the map that a row is about, inside the ball of its claim."""
         for one in self.samples.get(claim.index, ()):
             if one.size <= claim.size * (1 + SAME) and _same_map(self.table, one.place, table, place):
                 yield one
-
-
-def _known(one: RunTable, other: RunTable) -> bool:
-    """Whether manifests tell if the models are the same."""
-    return bool(one.manifest and other.manifest)
 
 
 def _same(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> bool:
@@ -192,11 +187,15 @@ def _same_map(one: RunTable, here: int, other: RunTable, there: int) -> bool:
     """Whether two rows are not about different maps: the attribution is told with its parameters. Where manifests do not tell whether
     the model is the same, classes and |g| do.
     """
-    known = _known(one, other)
+    known = bool(one.manifest and other.manifest)
     for name in ("attribution", "norm", "target", "noise", "radius", *(() if known else ("predicted", "label"))):
         ours, theirs = _cell(one, name, here), _cell(other, name, there)
         if ours is not None and theirs is not None and ours != theirs:
             return False
+    pair = ((one, here), (other, there))  # of several softplus versions the rows tell which
+    betas = [_cell(table, "softplus_beta", place) or table.identity.get("softplus_beta") for table, place in pair]
+    if known and betas[0] != betas[1]:
+        return False
     length, other_length = _number(one, "g_norm", here), _number(other, "g_norm", there)
     return known or length is None or other_length is None or math.isclose(length, other_length, rel_tol=SAME_LENGTH)
 

@@ -112,9 +112,8 @@ def check_asked(figure: Figure, table: RunTable) -> None:
         condition = column and (column.asked or column.only or column.aimed)
         if column is not None and condition and not table.asked(column.name):
             key, value = condition
-            asking = (
-                f"--{key}" if value is True else f"--{key} {value}" if column.asked is None else f"`attrcert {value}`"
-            )
+            asking = f"--{key.replace('_', '-')}" + ("" if value is True else f" {value}")
+            asking = f"`attrcert {value}`" if key == "task" else asking
             raise figure.error(
                 f"{table.name} has no {column.name}: it was not asked for",
                 f"{asking} computes it: {column.meaning}",

@@ -15,6 +15,7 @@ from attrcert.reporting.gating.selections import select_present, statistic
 from attrcert.reporting.pages.figures import plots
 from attrcert.reporting.pages.galleries import Gallery, galleries, jacobians, pixel_galleries
 from attrcert.reporting.pages.plots import Plot
+from attrcert.reporting.pages.trade_off import trade_offs
 from attrcert.reporting.pages.worst import RunRows, SampleTable, outwards, sample_table
 from attrcert.reporting.summaries.overviews import overview_of_file
 from attrcert.reporting.summaries.sentences import sentences
@@ -94,7 +95,7 @@ def make_page(paths: Sequence[Path], *, title: str, most: int, pictures: int, de
         title=title or f"attrcert: {', '.join(run.name for run in runs)}",
         parts=tuple(_part(run) for run in runs),
         comparisons=tuple(_comparison(kind, like) for kind, like in kinds.items() if len(like) > 1),
-        plots=plots([part for run in runs for part in run.parts]),
+        plots=(*plots([part for run in runs for part in run.parts]), *trade_offs(runs)),
         galleries=shown,
         missing=missing,
         samples=sample_table(runs, most),

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attrcert.columns import Cell, Row
+from attrcert.columns import APART, Cell, Row
 from attrcert.errors import UsageError
 from attrcert.pictures import LARGEST, coloured, grey_or_colour, png, shaded, sided
 from attrcert.reporting.pages.worst import RunRows, badness, cell_text, worst_rows
@@ -74,7 +74,7 @@ def _names(row: Row, arrays: Arrays) -> tuple[str, str, str, str]:
     """The arrays that a card needs: input, perturbation, map and moved map, as a run with one attribution and norm names them or not."""
     index = row.get("index")
     keys = input_key(index), delta_key(*_case(row)), map_key(index), moved_map_key(*_case(row))
-    several = tuple(of_part(key, row.get("attribution"), row.get("norm")) for key in keys)
+    several = tuple(of_part(key, *map(row.get, APART)) for key in keys)
     image, delta, old, new = several if set(several) <= arrays.names else keys
     return image, delta, old, new
 

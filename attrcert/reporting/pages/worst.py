@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from attrcert.columns import COLUMNS, OF_ROW, Cell, Column, Row, column_named, declared
 from attrcert.reporting.summaries.cases import asked_for
-from attrcert.reporting.summaries.statistics import apart, by_part, usable
+from attrcert.reporting.summaries.statistics import apart, by_part, spoken, usable
 from attrcert.vocabulary import Guarantee, round_down, round_up
 
 # what was reached, what was asked for, what was proved, what was estimated
@@ -94,11 +94,9 @@ class RunRows:
 
     @property
     def parts(self) -> "list[RunRows]":
-        """One for each attribution and norm, under its name; the run itself where it has one."""
+        """One for each attribution, norm and softplus version, under its name; the run itself where it has one."""
         return [
-            RunRows(
-                ": ".join(filter(None, (self.name, ", ".join(dict(of).values())))), self.command, rows, self.classes
-            )
+            RunRows(": ".join(filter(None, (self.name, ", ".join(spoken(dict(of)))))), self.command, rows, self.classes)
             for of, rows in by_part(self.rows).items()
         ]
 

@@ -7,6 +7,7 @@ from math import fsum
 from operator import attrgetter
 from typing import Any
 
+from attrcert.columns import Cell
 from attrcert.reporting.summaries.attacks import AttackSummary
 from attrcert.reporting.summaries.statistics import part_columns
 from attrcert.reporting.tables.text_table import TextTable, plain
@@ -16,7 +17,7 @@ from attrcert.reporting.tables.text_table import TextTable, plain
 class Area:
     """Under one figure's mean over eps: the area, and the area over the range of eps that it spans."""
 
-    of: Mapping[str, str]
+    of: Mapping[str, Cell]
     attack: str
     figure: str
     area: float
@@ -35,7 +36,7 @@ def area(points: Sequence[tuple[float, float]]) -> float:
 
 def areas(attacks: Sequence[AttackSummary]) -> tuple[Area, ...]:
     """Of every figure that two eps at least have."""
-    curves: dict[tuple[tuple[tuple[str, str], ...], str, str], list[tuple[float, float]]] = {}
+    curves: dict[tuple[tuple[tuple[str, Cell], ...], str, str], list[tuple[float, float]]] = {}
     for part in attacks:
         for figure, value in part.reached.items():
             curves.setdefault((tuple(part.of.items()), part.attack, figure), []).append((part.eps, value))

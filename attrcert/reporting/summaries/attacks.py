@@ -12,6 +12,7 @@ from attrcert.columns import (
     DEGREES,
     METRIC_COLUMNS,
     ON_REQUEST,
+    Cell,
     Column,
     Row,
     column_named,
@@ -85,7 +86,7 @@ def summarise_attacks(rows: Iterable[Row]) -> tuple[AttackSummary, ...]:
     )
 
 
-def _group(of: Mapping[str, str], eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
+def _group(of: Mapping[str, Cell], eps: float, attack: str, rows: Sequence[Row]) -> AttackSummary:
     good = usable(rows)
     columns, flags = headlines("attack"), {bound.name: flag.name for flag, bound in verdicts()}
     others = [(metric, column.name) for metric, column in METRIC_COLUMNS.items() if not column.headline]

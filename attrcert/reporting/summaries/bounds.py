@@ -6,7 +6,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
-from attrcert.columns import DEGREES, Column, Row, headlines
+from attrcert.columns import DEGREES, Cell, Column, Row, headlines
 from attrcert.reporting.summaries.statistics import (
     InCase,
     Statistic,
@@ -122,7 +122,7 @@ def _severity(status: str) -> int:
     return order.index(Status(status)) if status in order else len(order)
 
 
-def _at(of: Mapping[str, str], eps: float, rows: Sequence[Row]) -> EpsSummary:
+def _at(of: Mapping[str, Cell], eps: float, rows: Sequence[Row]) -> EpsSummary:
     good = usable(rows)
     ratios = [number(row["T_e"]) / number(row["T_e_attained"]) for row in good if row.get("T_e_attained")]
     return EpsSummary(

@@ -31,7 +31,7 @@ class CaseSummary:
     the threshold if there is one; `ratio` is the mean C_lower/M, `chosen` counts the radii that a choice fell on.
     """
 
-    of: Mapping[str, str]
+    of: Mapping[str, Cell]
     case: Mapping[str, Cell]
     figure: str
     statistic: LowStatistic | Statistic
@@ -81,10 +81,11 @@ def summarise_cases(rows: Sequence[Row]) -> tuple[CaseSummary, ...]:
     )
 
 
-def _summary(of: Mapping[str, str], case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
+def _summary(of: Mapping[str, Cell], case: Mapping[str, Cell], figure: str, rows: Sequence[Row]) -> CaseSummary:
     found = figures(rows, figure)
     missing = len(rows) - len(found)
-    refused = (Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED)
+    refused = {Status.ABSTAINED, Status.INFEASIBLE, Status.NOT_CONVERGED}
+    refused |= {Status.VACUOUS} if figure == "cosine" else set()
     column = next(column for column in COLUMNS["certify"] if column.name == figure)
     endless = column.lacking is None  # an eps that nothing limits is empty, and so is a cosine where nothing follows
     statistic: LowStatistic | Statistic = Statistic.of(found, beyond=missing)

@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterable, Sequence
 from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
-from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns
+from attrcert.reporting.summaries.statistics import LowStatistic, by_part, figures, mean, number, part_columns, spoken
 from attrcert.reporting.tables.text_table import TextTable, plain, told
-from attrcert.vocabulary import THRESHOLDS, Guarantee, Status, round_down, round_up
+from attrcert.vocabulary import CENTRE, THRESHOLDS, Guarantee, Status, round_down, round_up
 
 EVERYWHERE = (
     "everywhere: the threshold is kept at the largest eps that was tested, the largest distance of two images; "
     "eps_max is that distance."
 )
 CERTIFIED = "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise"
+CENTRE_CERTIFIED = (
+    "What is certified is the centre of half of the unit maps under noise, at x and, by draws of its own, at x + delta; not their mean. "
+    "It is a row to compare --smooth gaussian with"
+)
 SHARE = "C_lower/M is the share of its largest possible length that was certified"
 FALSE = (
     "The published rule is false (a network of four ReLUs breaks it) and is fed with estimates instead of bounds: "
@@ -80,6 +84,8 @@ def _cosine(rows: Sequence[Row]) -> Parts:
     met = _met(rows)
     threshold = next((number(row["threshold"]) for row in rows if row.get("threshold") is not None), None)
     verdict = "above 0." if threshold is None else f"at least {threshold:g} (--min-cosine)."
+    centred = [row for row in rows if row.get("noise") == CENTRE]
+    vacuous = sum(number(row.get("cosine") or 0) <= 0 for row in centred)
     columns = {
         _spread(rows): _case("radius"),
         "eps": _case("eps"),
@@ -92,6 +98,7 @@ def _cosine(rows: Sequence[Row]) -> Parts:
     notes = (
         f"{met}: the cosine is {verdict}",
         "Means are over the samples that have a cosine; of the others nothing follows at that eps.",
+        *([f"Vacuous: 1 - cosine is not bounded below 1 on {vacuous} of {len(centred)} rows."] if vacuous else []),
     )
     return "The cosine that the smoothed attribution keeps within eps", columns, notes
 
@@ -132,7 +139,7 @@ def _met(rows: Sequence[Row]) -> str:
 
 
 def _spread(rows: Sequence[Row]) -> str:
-    return "sigma" if any(row.get("noise") == "gaussian" for row in rows) else "radius"
+    return "sigma" if any(row.get("noise") in ("gaussian", CENTRE) for row in rows) else "radius"
 
 
 def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
@@ -148,9 +155,12 @@ def _notes(summary: Summary, rows: Sequence[Row]) -> Iterable[str]:
         failure = next((number(row["failure"]) for row in rows if row.get("failure") is not None), 0.0)
         shared = f" {summary.facts['failure']}" if summary.facts.get("failure") else ""
         yield f"{Guarantee.CONFIDENCE}: {Guarantee.CONFIDENCE.meaning}; failure {failure:g}{shared}."
-        yield f"{CERTIFIED}." if asked_for(rows) == "radius_min" else f"{CERTIFIED}; {SHARE}."
+        centred = any(row.get("noise") == CENTRE for row in rows)
+        without = asked_for(rows) == "radius_min" or centred
+        claim = CENTRE_CERTIFIED if centred else CERTIFIED
+        yield f"{claim}." if without else f"{claim}; {SHARE}."
         for of, part in by_part(rows).items():
-            yield from (": ".join([*dict(of).values(), note]) for note in _instead(part))
+            yield from (": ".join([*spoken(dict(of)), note]) for note in _instead(part))
 
 
 def _sign(kind: Cell) -> str:
@@ -189,7 +199,7 @@ def _choices(parts: Sequence[CaseSummary], rows: Sequence[Row]) -> Iterable[str]
     for part in parts:
         chosen = ", ".join(f"{radius:g} on {count}" for radius, count in part.chosen.items())
         if chosen:
-            yield ", ".join([*part.of.values(), ""]) + (
+            yield ", ".join([*spoken(part.of), ""]) + (
                 f"cosine >= {number(part.case['threshold']):g}: the best {spread} is {chosen} of {part.samples} samples."
             )
     grid = next((_tried(row) for row in rows if row.get("radii_tried")), [])

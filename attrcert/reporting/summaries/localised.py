@@ -45,7 +45,7 @@ class Localised:
 def summarise_localised(rows: Iterable[Row]) -> tuple[Localised, ...]:
     """Of the rows of that metric; samples that failed are left out."""
     having = [row for row in usable(rows) if row.get("box_hits") is not None]
-    return tuple(_group(dict(of), part) for of, part in by_part(having).items())
+    return tuple(_group({name: str(cell) for name, cell in of}, part) for of, part in by_part(having).items())
 
 
 def _group(of: Mapping[str, str], rows: Sequence[Row]) -> Localised:

@@ -8,7 +8,9 @@ from attrcert.errors import UsageError
 from attrcert.reporting.summaries.areas import area_table
 from attrcert.reporting.summaries.attacks import attack_tables, summarise_attacks
 from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
+from attrcert.reporting.summaries.fidelity import fidelity_tables
 from attrcert.reporting.summaries.inverses import max_eps_table, smooth_table
+from attrcert.reporting.summaries.labels import label_tables
 from attrcert.reporting.summaries.localised import localised_table, summarise_localised
 from attrcert.reporting.summaries.pixels import pixel_table
 from attrcert.reporting.summaries.scores import score_table
@@ -18,6 +20,10 @@ from attrcert.reporting.tables.text_table import TextTable
 
 def overview(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool = False) -> tuple[TextTable, ...]:
     """What the command prints."""
+    return (*_of_command(command, rows, summary, auc=auc), *label_tables(rows), *fidelity_tables(rows))
+
+
+def _of_command(command: str, rows: Sequence[Row], summary: Summary, *, auc: bool) -> tuple[TextTable, ...]:
     if command == "attack":
         attacks = summarise_attacks(rows)
         return (*attack_tables(summary, attacks), *([area_table(attacks)] if auc else []))

@@ -36,7 +36,13 @@ class ScoreSummary:
 def summarise_scores(rows: Sequence[Row]) -> tuple[ScoreSummary, ...]:
     """In the order in which the rows came; samples that failed, and those without the figure, are left out."""
     return tuple(
-        ScoreSummary(dict(of), str(metric), eps if isinstance(eps, float) else None, column, _statistic(column, case))
+        ScoreSummary(
+            {name: str(cell) for name, cell in of},
+            str(metric),
+            eps if isinstance(eps, float) else None,
+            column,
+            _statistic(column, case),
+        )
         for of, part in by_part(usable(rows)).items()
         for (metric, eps), case in grouped(part, lambda row: (row.get(METRIC.name), row.get("eps"))).items()
         for column in headlines("score")

@@ -1,4 +1,4 @@
-"""What a run found, in plain sentences that say what they rest on: one per attribution, norm and case, from rows alone."""
+"""What a run found, in plain sentences that say what they rest on: one per attribution, norm, beta and case, from rows alone."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -7,6 +7,8 @@ from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.accuracies import Accuracy, percent
 from attrcert.reporting.summaries.bounds import measured_beyond
 from attrcert.reporting.summaries.cases import CaseSummary, asked_for, summarise_cases
+from attrcert.reporting.summaries.fidelity import kept_labels
+from attrcert.reporting.summaries.labels import labels_told
 from attrcert.reporting.summaries.localised import summarise_localised
 from attrcert.reporting.summaries.scores import summarise_scores
 from attrcert.reporting.summaries.statistics import (
@@ -19,7 +21,7 @@ from attrcert.reporting.summaries.statistics import (
     on_maps,
     usable,
 )
-from attrcert.vocabulary import Guarantee, round_down, round_up
+from attrcert.vocabulary import CENTRE, Guarantee, part_name, plain_name, round_down, round_up
 
 Found = Iterable[str]
 WORTH = {
@@ -37,7 +39,7 @@ def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) ->
     failed = len({row["index"] for row in rows} - {row["index"] for row in good})
     left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
     claims = dict.fromkeys(claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity))
-    return [*(claims or [NOTHING]), *left]
+    return [*(claims or [NOTHING]), *labels_told(good), *kept_labels(good), *left]
 
 
 def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
@@ -158,7 +160,8 @@ def _smoothed(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     figure = asked_for(rows)
     for part in summarise_cases(rows):
         worth = Guarantee(part.guarantee)
-        kept = bool(part.statistic.median) or (figure == "cosine" and part.statistic.median is not None)
+        median = part.statistic.median
+        kept = bool(median) if figure != "cosine" else median is not None and median >= 0
         claim = (_CERTIFIED[figure] if kept else _uncertified)(part, rows)
         promised = not kept or worth is Guarantee.CONFIDENCE
         notes = [_noise(part, rows), _confidence(rows, identity) if kept and promised else ""]
@@ -186,14 +189,19 @@ def _uncertified(part: CaseSummary, rows: Sequence[Row]) -> str:
     without = f"{part.samples - part.met} of {part.samples} samples"
     if part.figure == "radius_min":
         return f"no {_spread(rows)} of the grid keeps {_threshold(part)} {_within(part, rows)} on {without}"
-    return f"nothing is certified of the smoothed {_map(rows)} of {without} {_within(part, rows)}".rstrip()
+    claim = f"nothing is certified of the {_how(rows)} {_map(rows)} of {without} {_within(part, rows)}".rstrip()
+    return f"{claim}, as 1 - cosine is not bounded below 1" if rows[0].get("noise") == CENTRE else claim
 
 
 _CERTIFIED = {"cosine": _cosine, "eps_max": _largest, "radius_min": _smallest}
 
 
 def _who(part: CaseSummary, rows: Sequence[Row]) -> str:
-    return f"the smoothed {_map(rows)} of {_half(range(part.samples))}"
+    return f"the {_how(rows)} {_map(rows)} of {_half(range(part.samples))}"
+
+
+def _how(rows: Sequence[Row]) -> str:
+    return "centre-smoothed" if rows[0].get("noise") == CENTRE else "smoothed"
 
 
 def _threshold(part: CaseSummary) -> str:
@@ -209,7 +217,7 @@ def _noise(part: CaseSummary, rows: Sequence[Row]) -> str:
 
 
 def _spread(rows: Sequence[Row]) -> str:
-    return "sigma" if rows[0].get("noise") == "gaussian" else "radius"
+    return "sigma" if rows[0].get("noise") in ("gaussian", CENTRE) else "radius"
 
 
 def _pixels(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
@@ -259,9 +267,9 @@ def _ball(rows: Sequence[Row]) -> str:
 
 
 def _map(rows: Sequence[Row]) -> str:
-    """The attribution by its name alone: its parameters stand elsewhere."""
-    name = str(rows[0].get("attribution") or "attribution")
-    return f"{name.partition('(')[0].partition(',')[0].replace('-', ' ')} map"
+    """The attribution by its name alone: its parameters stand elsewhere; of several softplus versions, which."""
+    name, beta = plain_name(str(rows[0].get("attribution") or "attribution")), rows[0].get("softplus_beta")
+    return f"{name.replace('-', ' ')} map" + ("" if beta is None else f" ({part_name('softplus_beta', beta)})")
 
 
 def _half(samples: Sequence[Any]) -> str:

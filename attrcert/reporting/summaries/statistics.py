@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from scipy.special import betaincinv
 
 from attrcert.columns import APART, Cell, Row
-from attrcert.vocabulary import Aim, plain_name
+from attrcert.vocabulary import Aim, part_name, plain_name
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -35,7 +35,7 @@ def grouped(items: Iterable[T], key: Callable[[T], K]) -> dict[K, list[T]]:
 
 
 def apart(rows: Iterable[Row]) -> tuple[str, ...]:
-    """Of attribution and norm, what the rows have several of."""
+    """Of attribution, norm and softplus version, what the rows have several of."""
     held: dict[str, set[Cell]] = {name: set() for name in APART}
     for row in rows:
         for name, seen in held.items():
@@ -43,27 +43,33 @@ def apart(rows: Iterable[Row]) -> tuple[str, ...]:
     return tuple(name for name, seen in held.items() if len(seen - {None}) > 1)
 
 
-def named(row: Row, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+def named(row: Row, names: Iterable[str]) -> tuple[tuple[str, Cell], ...]:
     """What a row has of these, in short."""
-    return tuple((name, plain_name(str(row.get(name) or "-"))) for name in names)
+    cells = ((name, row.get(name)) for name in names)
+    return tuple((name, cell if isinstance(cell, float) else plain_name(str(cell or "-"))) for name, cell in cells)
 
 
-def by_part(rows: Sequence[Row]) -> dict[tuple[tuple[str, str], ...], list[Row]]:
-    """The rows of each attribution and norm; all where there is one of them."""
+def spoken(of: Mapping[str, Cell]) -> list[str]:
+    """The same in words."""
+    return [part_name(name, cell) for name, cell in of.items()]
+
+
+def by_part(rows: Sequence[Row]) -> dict[tuple[tuple[str, Cell], ...], list[Row]]:
+    """The rows of each attribution, norm and softplus version; all where there is one of them."""
     names = apart(rows)
     return grouped(rows, lambda row: named(row, names))
 
 
 @dataclass(frozen=True)
 class InCase:
-    """A part of a run at one eps; `of` are its attribution and its norm, where the run has several."""
+    """A part of a run at one eps; `of` are its attribution, norm and softplus version, where the run has several."""
 
-    of: Mapping[str, str]
+    of: Mapping[str, Cell]
     eps: float
 
     @property
     def where(self) -> str:
-        return ", ".join([*self.of.values(), f"eps {self.eps:.4g}"])
+        return ", ".join([*spoken(self.of), f"eps {self.eps:.4g}"])
 
 
 def key_columns(parts: Sequence[InCase]) -> dict[str, Callable[[Any], str]]:
@@ -78,7 +84,8 @@ def part_columns(parts: Iterable[Any]) -> dict[str, Callable[[Any], str]]:
 
 
 def _of(name: str, part: Any) -> str:
-    return str(part.of[name])
+    cell = part.of[name]
+    return f"{cell:g}" if isinstance(cell, float) else str(cell)
 
 
 def number(cell: Cell) -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from attrcert.columns import Row
+from attrcert.columns import Cell, Row
 from attrcert.reporting.summaries.bounds import ByColumn
 from attrcert.reporting.summaries.statistics import InCase, by_part, figures, grouped, key_columns, mean, number
 from attrcert.reporting.tables.text_table import TextTable
@@ -42,7 +42,7 @@ def summarise_turned(rows: Sequence[Row]) -> tuple[TurnedSummary, ...]:
     )
 
 
-def _group(of: Mapping[str, str], eps: float, rows: Sequence[Row]) -> TurnedSummary:
+def _group(of: Mapping[str, Cell], eps: float, rows: Sequence[Row]) -> TurnedSummary:
     def average(name: str) -> float | None:
         return mean(figures(rows, name))
 

@@ -1,6 +1,6 @@
 """Is this model fit to be bounded? The checks of `attrcert doctor`; the first few run before every bound."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Float
 from torch import Tensor
@@ -31,15 +31,18 @@ def doctor(f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
 
 
 def before_run(
-    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None]
-) -> tuple[Fidelity | None, list[Finding], Float[Tensor, "few *shape"]]:
-    """The light version: what would make every figure wrong stops the run; and a few samples for what a task needs beside it."""
+    f: Classifier, x: Float[Tensor, "b *shape"], labels: list[int | None], versions: Sequence[Classifier]
+) -> tuple[dict[float, Fidelity], list[Finding], Float[Tensor, "few *shape"]]:
+    """The light version: what would make every figure wrong stops the run; and a few samples for what a task needs beside it. How
+    close each of the softplus `versions` is to the network is told by its beta; of a network without ReLUs there are none.
+    """
     seen = _passed(outputs(f, x))
     x, labels = _finite(f, x, labels)
     few = x[:4]
-    measured, twin = fidelity(f, x)
     checked = _passed(determinism(f, few)), _passed(batch_coupling(f, few)), _passed(accuracy(f, x, labels))
-    return measured, [seen, *checked, twin], few
+    twins = [(one.beta, *fidelity(one, x)) for one in versions]
+    measured = {beta: found for beta, found, _ in twins if beta is not None and found is not None}
+    return measured, [seen, *checked, *(finding for _, _, finding in twins)], few
 
 
 def before_task(

@@ -152,6 +152,7 @@ class Reached:
             "T_sampled": self._sampled,
             **{METRIC_COLUMNS[metric].name: self._measured(metric, one) for metric in wanted},
             **{ON_REQUEST[name].name: score for name, score in self._scored(one).items()},
+            **self._free(name),
             "g_norm": self.campaign.reference.map.double().norm(dim=1).tolist(),
             "T_hat_floor": self._floor(one),
             "delta_norm": self.campaign.problem.ball.size(one.delta).tolist(),
@@ -166,6 +167,15 @@ class Reached:
         if not self.campaign.config.attacking.random_draws:
             return [None] * len(self.campaign.problem.x)
         return self._measured("euclidean", self.campaign.sampled)
+
+    @cached_property
+    def _freed(self) -> dict[str, Attacked]:
+        return self.campaign.freed(self.found) if self.campaign.config.bounding.compares_labels else {}
+
+    def _free(self, name: str) -> dict[str, Sequence[Cell]]:
+        """What an attack reaches where the label may change, if that is asked for."""
+        one, names = self._freed.get(name), {"euclidean": "T_hat_e_free", "degrees": "T_hat_c_free_deg"}
+        return {} if one is None else {column: self._measured(metric, one) for metric, column in names.items()}
 
     def _floor(self, one: Attacked) -> list[Cell]:
         """What rounding alone may make of the deviation."""

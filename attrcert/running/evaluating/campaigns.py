@@ -110,6 +110,11 @@ class Campaign:
             found[WORST] = self.worst(found)
         return found
 
+    def freed(self, found: dict[str, Attacked]) -> dict[str, Attacked]:
+        """The same attacks where the label may change; what they found that keep it counts too."""
+        free = replace(self, problem=replace(self.problem, keeps_label=False)).run()
+        return {name: best_of([found[name], free[name]]) for name in self.config.attacking.attack}
+
     def _made(self, name: str) -> Attack:
         config, betas = self.config, self.config.attacking.betas()
         step_size = config.attacking.step_size

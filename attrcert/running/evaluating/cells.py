@@ -206,10 +206,22 @@ class Bounded:
             "label_kept": _signs(*real),
             "label_kept_linearised": _signs(*linear),
         }
-        lost = (~linear[0] & ~linear[1]).nonzero()[:, 0]
-        if self.subject.config.bounding.label_constraint == "tighten" and len(lost):
+        lost, bounding = (~linear[0] & ~linear[1]).nonzero()[:, 0], self.subject.config.bounding
+        if bounding.label_constraint in ("tighten", "compare") and len(lost):
             cells["T_e_label"] = self._tightened(eps, lost)
-        return cells
+        return cells | (self._beside(eps, cells.get("T_e_label")) if bounding.compares_labels else {})
+
+    def _beside(self, eps: float, tightened: list[Cell] | None) -> dict[str, list[Cell]]:
+        """The bounds with the constraint of all samples, and whether it lowers them by more than the solver leaves open."""
+        upper, lower = (eps * end for end in (self.worst.upper, self.worst.lower))
+        below = torch.minimum(lower, upper / (1 + self.subject.config.bounding.slack)).tolist()
+        kept = [_number(cell) for cell in tightened or [None] * len(upper)]
+        T = [plain if cell is None else cell for cell, plain in zip(kept, upper.tolist(), strict=True)]
+        return {
+            "T_e_label": list(T),
+            "T_c_label_deg": [largest_angle(t, length) for t, length in zip(T, self.subject.lengths, strict=True)],
+            "label_matters": [t < most for t, most in zip(T, below, strict=True)],
+        }
 
     def _tightened(self, eps: float, lost: Tensor) -> list[Cell]:
         """The label-constrained bound of the samples that need it; it replaces T_e only where it is smaller."""

@@ -79,7 +79,7 @@ class Drawing:
         return q / (len(config.spread) if config.choosing or simultaneous else 1)
 
     def noise(self, spread: float) -> Noise:
-        return UniformBall(spread) if self.config.smoothing.smooth == "uniform" else Gaussian(spread)
+        return UniformBall(spread) if self.config.smoothing.noise == "uniform" else Gaussian(spread)
 
     def samples(self) -> Iterator[tuple[int, dict[float, Seen]]]:
         """Each sample's place in the batch and what was seen at every radius, as the samples finish."""
@@ -142,7 +142,7 @@ class Drawing:
         bounding, flat = make_bounding(smoothing.bounded), self.batch.images.flatten(1)
         lengths = flat.new_zeros(len(flat), 0, dtype=torch.float64)
         if bounding.pilot:
-            unit = unit_noise(smoothing.smooth, self._noise, "smooth-limit", bounding.pilot, like=flat[:1])[0]
+            unit = unit_noise(smoothing.noise, self._noise, "smooth-limit", bounding.pilot, like=flat[:1])[0]
             chunks = self.maps(everyone, spread * unit).split(CHUNK, dim=1)
             lengths = torch.cat([length(g)[:, :, 0] for g in chunks], dim=1)
         return Estimate(
@@ -158,7 +158,7 @@ class Drawing:
     def unit(self, m: int, number: int, purpose: str = "smooth") -> Float[Tensor, "m n"]:
         """The noise of chunk `number` at radius or sigma 1, the same for all samples."""
         like = self.batch.images[:1].flatten(1)
-        return unit_noise(self.config.smoothing.smooth, self._noise, purpose, m, like=like, part=number)[0]
+        return unit_noise(self.config.smoothing.noise, self._noise, purpose, m, like=like, part=number)[0]
 
     @property
     def _noise(self) -> Draws:
@@ -223,7 +223,7 @@ class Drawing:
             **sample_cells(self.config, self.batch.indices[i], self.batch.labels[i], *classes),
             "status": Status.OK.value,
             "guarantee": (Guarantee.EMPIRICAL if smoothing.confidence == CLT else self.rule.guarantee).value,
-            "noise": smoothing.smooth,
+            "noise": smoothing.noise,
             "rule": smoothing.rule,
             "confidence": "none" if published else smoothing.confidence,
             "failure": None if published else self.config.arithmetic.failure,
@@ -254,7 +254,7 @@ class Drawing:
         if seen.top is None:
             return {}
         cells: dict[str, Cell] = {"twice": ask(seen.with_twice.known(self.noise(spread)))}
-        if self.config.smoothing.smooth == "uniform":
+        if self.config.smoothing.noise == "uniform":
             sigma = spread / sqrt(self.d)
             cells |= {"gaussian_sigma": sigma, "gaussian": ask(seen.known(Gaussian(sigma)))}
         return {name: None if cell == inf else cell for name, cell in cells.items()}

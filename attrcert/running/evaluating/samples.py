@@ -9,6 +9,7 @@ from torch import Tensor
 from attrcert.columns import Cell, Row
 from attrcert.errors import SampleError
 from attrcert.loading.pixels import Images
+from attrcert.settings.several import told
 from attrcert.settings.tasks import Task
 from attrcert.types import PIXELS, Batch, Box
 
@@ -84,8 +85,7 @@ def sample_cells(
         "predicted": predicted,
         "target": target,
         "correct": None if label is None or predicted is None else label == predicted,
-        "attribution": config.label,
-        "norm": str(config.perturbation.delta_norm),
+        **told(config),
     }
 
 

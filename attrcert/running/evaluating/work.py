@@ -15,6 +15,7 @@ from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout
 from attrcert.saved.arrays import of_part
+from attrcert.settings.several import told
 from attrcert.settings.tasks import Task
 from attrcert.types import Attribution, Batch
 
@@ -104,11 +105,11 @@ class Together(Rowing[Task]):
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         found: Rows = {index: [] for index in batch.indices}
         for work in self.works:
-            keep = save and partial(_kept, save, work.config.label, str(work.config.perturbation.delta_norm))
+            keep = save and partial(_kept, save, work.config)
             for index, rows in work.rows(f, batch, logits, keep).items():
                 found[index] += rows
         return found
 
 
-def _kept(save: Deltas, attribution: str, norm: str, found: dict[str, Tensor]) -> None:
-    save({of_part(name, attribution, norm): tensor for name, tensor in found.items()})
+def _kept(save: Deltas, config: Task, found: dict[str, Tensor]) -> None:
+    save({of_part(name, **told(config)): tensor for name, tensor in found.items()})

@@ -34,7 +34,9 @@ def check_jacobians(run: Run, indices: Sequence[int]) -> None:
 
 def _bounds(run: Run) -> Bounds[Any]:
     if len(run.config.singles) > 1:
-        raise UsageError(f"--save-jacobian takes one attribution and one norm, got {len(run.config.singles)} pairs")
+        raise UsageError(
+            f"--save-jacobian takes one attribution, norm and softplus beta, got {len(run.config.singles)} of them together"
+        )
     if not isinstance(run.work, Bounds):
         raise UsageError("--save-jacobian is for attributions as they are, not for --smooth")
     return run.work

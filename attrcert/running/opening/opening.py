@@ -27,6 +27,7 @@ from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.others import others_of
+from attrcert.settings.several import at_betas
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
 from attrcert.vocabulary import Kind
@@ -43,11 +44,12 @@ def open_run(model: Any, data: Any, config: Task, options: RunOptions | None = N
     options, model, data = options or RunOptions(), model_spec(model), data_spec(data)
     if options.threads:  # from now on, of this process
         torch.set_num_threads(options.threads)
-    loaded, images, device = _load(model, data, options, torch_dtype(config.arithmetic))
+    single = replace(model, softplus_beta=None) if model.betas else model
+    loaded, images, device = _load(single, data, options, torch_dtype(config.arithmetic))
     forget()
     others = others_of(config.singles[0].flat().get("transfer_from", ()))
-    rivals = Rivals.of(others, model, images.scale, device=device, dtype=torch_dtype(config.arithmetic))
-    run = prepare(loaded, images, config, options, device, rivals)
+    rivals = Rivals.of(others, single, images.scale, device=device, dtype=torch_dtype(config.arithmetic))
+    run = prepare(loaded, images, at_betas(config, model.betas), options, device, rivals)
     if not (isinstance(model.checkpoint, str) and isinstance(data.dataset, str)):
         return run
     # what was found out here need not be found out again by every worker
@@ -87,8 +89,9 @@ def model_spec(model: Any, **given: Any) -> ModelSpec:
     if isinstance(model, nn.Module | Classifier):
         _none_of(given, "checkpoints", "checkpoint", "arch", "arch_args", "checkpoint_key")
     if isinstance(model, Classifier):
-        renamed = {"beta" if name == "softplus_beta" else name: value for name, value in given.items()}
-        return ModelSpec(checkpoint=replace(model, **renamed))
+        beta = given.pop("softplus_beta", model.beta)
+        one = None if isinstance(beta, tuple) else beta
+        return ModelSpec(checkpoint=replace(model, **given, beta=one), softplus_beta=beta)
     if isinstance(model, ModelSpec):
         return replace(model, **given)
     model = str(model) if isinstance(model, Path) else model
@@ -154,15 +157,22 @@ def prepare(
     model: LoadedModel, data: LoadedData, config: Task, options: RunOptions, device: torch.device, rivals: Rivals
 ) -> Run:
     """The checks before a run, on its first samples, and what it computes together."""
-    classifier = model.classifier if config.differentiates_twice else model.classifier.original()
+    betas = tuple(dict.fromkeys(one.twin.beta for one in config.singles if one.twin.beta is not None))
+    original = betas or not config.differentiates_twice
+    classifier = model.classifier.original() if original else model.classifier
     for one in config.singles:
         explainer(one, classifier.mean, Layout())  # refuses what cannot be made before anything is computed
     x, labels = first_images(data, device=device, dtype=torch_dtype(config.arithmetic))
     with classifier.prepared():
-        measured, findings, few = checks.before_run(classifier, x, labels)
+        versions = [replace(classifier, beta=beta) for beta in betas] or [classifier]
+        measured, findings, few = checks.before_run(classifier, x, labels, versions)
+        if betas and not measured:
+            raise UsageError(
+                "several --softplus-beta are for networks with ReLUs, and this one has none",
+                hint="leave the option out: the network is smooth as it is",
+            )
         beside = rivals.check(x, labels, classifier(x[:1]).shape[1])
-        replaced = measured is not None
-        readied = ready(config, Loaded(classifier, data, x, few, options, replaced, rivals.classifiers))
+        readied = ready(config, Loaded(classifier, data, x, few, options, bool(measured), rivals.classifiers))
     return Run(
         classifier=classifier,
         data=data,

@@ -14,6 +14,7 @@ from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.doctor import before_task
 from attrcert.running.checks.findings import Finding
 from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.versions import Version
 from attrcert.running.evaluating.work import AnyWork, Rowing, Scene, Together
 from attrcert.running.opening.layouts import layout, memory_findings
 from attrcert.running.opening.memory import plan
@@ -64,8 +65,9 @@ def ready(config: Task, loaded: Loaded) -> Readied:
 
 
 def _single(config: Task, loaded: Loaded) -> Readied:
-    """A task of one attribution and one norm."""
-    f, x, data, options = loaded.f, loaded.x, loaded.data, loaded.options
+    """A task of one attribution and one norm, of one softplus version where there are several."""
+    beta, x, data, options = config.twin.beta, loaded.x, loaded.data, loaded.options
+    f = loaded.f if beta is None else replace(loaded.f, beta=beta)
     kind: type[AnyWork] = imported(config.work)
     findings = before_task(f, loaded.few, needs=kind.need(config), own=own_part(config))
     attribution, logits = explainer(config, f.mean, Layout()), f(x[:1])
@@ -86,7 +88,8 @@ def _single(config: Task, loaded: Loaded) -> Readied:
     work = kind.ready(config, scene)
     told = (*findings, *work.findings, *memory_findings(fits, scene.layout.chunk, options))
     size = options.batch_size or work.batch_size(scene)
-    return Readied(work, size, (*told, *perturbation_size(config, data, x)))
+    made = work if beta is None else Version(work.config, work.layout, work)
+    return Readied(made, size, (*told, *perturbation_size(config, data, x)))
 
 
 def _said(tasks: Sequence[Task], readied: Sequence[Readied]) -> tuple[Finding, ...]:

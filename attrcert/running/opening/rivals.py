@@ -46,7 +46,7 @@ class Rivals:
         found = []
         for name, f in self.classifiers.items():
             with _blamed(name):
-                found += [replace(one, message=f"{name}: {one.message}") for one in before_run(f, x, labels)[1]]
+                found += [replace(one, message=f"{name}: {one.message}") for one in before_run(f, x, labels, ())[1]]
                 with torch.no_grad():
                     own = f(x[:1]).shape[1]
                 if own != classes:

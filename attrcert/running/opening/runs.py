@@ -40,7 +40,7 @@ class Run(Evaluation):
     """A checked model, data and configuration, ready to give rows."""
 
     batch_size: int
-    fidelity: Fidelity | None
+    fidelity: Mapping[float, Fidelity]  # of each softplus version, by its beta
     findings: tuple[Finding, ...]
     model_facts: Mapping[str, Any]
     rivals: Mapping[str, Mapping[str, Any]]  # the same of other checkpoints
@@ -86,10 +86,11 @@ class Run(Evaluation):
 
     def identity(self) -> dict[str, Any]:
         """What makes two runs the same run."""
-        beta = self.classifier.beta if self.fidelity else None
+        betas = list(self.fidelity)
         model = self.model_facts or given_model(self.classifier)
         given = {} if "dataset" in self.data.facts else given_data(self.data)
         own = own_source(self.config.explained)
+        beta = betas if len(betas) > 1 else next(iter(betas), None)
         told = {**self.config.identity(), **own, **model, **given, **self.data.facts, "softplus_beta": beta}
         if told.get("boxes"):  # what the file holds, wherever it is
             told["boxes"] = sha256(Path(told["boxes"]))
@@ -113,20 +114,22 @@ class Run(Evaluation):
         }
 
     def _twin(self, spoken: str) -> str | None:
-        if self.fidelity is None:
+        if not self.fidelity:
             return None
-        return (
-            f"ReLUs run as softplus, beta {self.classifier.beta:g}{spoken}: same label on "
-            f"{self.fidelity.agreement:.0%}, mean cosine of the gradients {self.fidelity.cosine:.2f} "
-            f"on {self.fidelity.samples} samples"
+        betas = ", ".join(f"{beta:g}" for beta in self.fidelity)
+        close = "; ".join(
+            f"same label on {one.agreement:.0%}, mean cosine of the gradients {one.cosine:.2f} on {one.samples} samples"
+            for one in self.fidelity.values()
         )
+        return f"ReLUs run as softplus, beta {betas}{spoken}: {close}"
 
     def environment(self) -> dict[str, Any]:
         """Where it ran and what was seen of the model; told in the manifest, not compared."""
+        close = {f"{beta:g}": asdict(one) for beta, one in self.fidelity.items()}
         return {
             "versions": {"python": platform.python_version(), **{name: version(name) for name in REPORTED_VERSIONS}},
             "device": str(self.device),
-            "fidelity": asdict(self.fidelity) if self.fidelity else None,
+            "fidelity": close if len(close) > 1 else next(iter(close.values()), None),
             "findings": [asdict(finding) for finding in self.findings],
             "facts": self.facts(),
             "samples": indices_text(self.data.selected),
