@@ -225,7 +225,7 @@ def test_the_gain_at_x_counts_where_the_map_moves_more_slowly_everywhere_else():
     seen = sight(f, torch.full((1, 1, 1, 1), 2.5 / first).double(), norm=L2, eps=(1.0,))
     (found,) = LocalRobustness(random_draws=3, steps=3)(curved(seen))
     second = last * first**2 * 2 / 4  # of last * softplus(first * x - 2.5), beta 2, at its middle
-    assert found["robustness_lower"] == pytest.approx([second], rel=1e-9)
+    assert found["robustness_lower"] == pytest.approx([second], rel=2e-9)  # less what the solver allows for rounding
     away = largest_change(gradient_of(f, 0), seen.x[0], 1.0, linf=False)
     assert away < 0.99 * second
 
