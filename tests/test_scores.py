@@ -317,6 +317,15 @@ def test_the_criterion_is_the_largest_of_those_at_the_points_that_are_tried(f, x
         assert found["crc"][i] <= (found["crc_proved"][i] or 1)
 
 
+@pytest.mark.parametrize("score", [LocalRobustness(2, 2), CosineCriterion(2)], ids=lambda one: type(one).__name__)
+def test_what_stands_beside_bounds_is_found_in_the_whole_ball(score, f, monkeypatch):
+    monkeypatch.setattr(Watched, "seen", [], raising=False)
+    score(replace(curved(sight(f, torch.zeros(1, 2, 8, 8).double(), norm=L2, eps=(0.1,))), attribution=Watched()))
+    tried = [z for z in Watched.seen if z.any()]
+    assert len(tried) >= 4
+    assert all(z.min() < 0 for z in tried)
+
+
 # relative stability
 
 
