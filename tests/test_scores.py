@@ -101,6 +101,16 @@ def test_curves_and_areas_are_those_of_the_definition(f, x, word):
             assert points == [(float(f"{s:.4g}"), float(f"{p:.4g}")) for s, p in wanted]
 
 
+def test_the_pixels_of_several_samples_go_through_the_network_together(f, x):
+    calls: list[int] = []
+    handle = f.network.register_forward_hook(lambda _m, given, _o: calls.append(len(given[0])))
+    seen = replace(sight(f, x), chunk=20)
+    calls.clear()
+    Insertion(shares=9)(seen)
+    handle.remove()
+    assert calls == [20, 10]  # three samples, ten steps each
+
+
 def test_no_order_inserts_a_linear_model_s_pixels_better_than_that_of_its_weights():
     """p = sigmoid(w . x): the partial sums are largest when the largest come first."""
     w, x = torch.tensor([0.3, 2.0, 0.9, 1.4]).double(), torch.full((1, 1, 2, 2), 0.5).double()
