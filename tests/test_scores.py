@@ -1,6 +1,7 @@
 """Scores against loops from their definitions, cases that are known by hand, and what must hold of all."""
 
 import math
+import re
 from dataclasses import replace
 from itertools import permutations
 from typing import Any
@@ -146,8 +147,10 @@ def test_coarse_maps_are_made_as_large_as_the_inputs_and_others_are_refused(x):
     large = spread(coarse, x[:1])[0]
     assert tuple(large.shape) == (8, 8)
     assert (large[0, 0], large[0, -1], large[-1, -1]) == (0, 1, 3)
-    with pytest.raises(UsageError, match=r"needs maps with as many dimensions, got maps of shape \(4,\)"):
-        Insertion().check(Classifier(nn.Identity()), x, (4,))
+    for inputs, fitting, other in (((2, 8, 8), (1, 2, 2), (4,)), ((2, 9), (9,), (1, 2, 9)), ((6,), (6,), (3,))):
+        Insertion().check(Classifier(nn.Identity()), torch.zeros(1, *inputs), fitting)
+        with pytest.raises(UsageError, match=re.escape(f"need maps that rank their pixels, got maps of shape {other}")):
+            Insertion().check(Classifier(nn.Identity()), torch.zeros(1, *inputs), other)
 
 
 def test_the_order_of_the_attacked_map_inserts_the_pixels_of_the_clean_input(f, x):
