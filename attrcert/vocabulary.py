@@ -1,7 +1,6 @@
 """Nouns without tensors: norms, balls, guarantees, statuses, and how numbers are read and rounded."""
 
 import math
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -25,7 +24,6 @@ THRESHOLDS = {  # of first-order and proved bounds: the option of each, and what
 COSINE = "cosine"  # the threshold of smoothed attributions
 CLT = "clt"  # the paper's way to bound a length, which is no confidence bound
 SOFTPLUS_BETA = 20.0  # that ReLUs run with unless another is asked for
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Guarantee(StrEnum):
@@ -214,29 +212,6 @@ def parse_share(text: str, name: str) -> float:
         return parse_number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except UsageError as error:
         raise UsageError(f"{name} must be a share such as 10% or 0.1, got {text!r}") from error
-
-
-def parse_bytes(text: str, name: str = "--memory") -> int:
-    """Sizes such as 4GB or 800M; a number without a unit is refused, since nobody means 4 bytes by it."""
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])i?B?|B)\s*", text, re.IGNORECASE)
-    if not match or not 0 < float(match[1]) < 1e6:
-        raise UsageError(f"{name} must be a size such as 4GB or 800MB, got {text!r}")
-    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
-
-
-def readable_bytes(count: int) -> str:
-    """Three digits, in a form that `parse_bytes` reads."""
-    unit = next(
-        unit for unit in reversed(_UNITS) if count >= 0.9995 * _UNITS[unit] or not unit
-    )  # 999.5 has four digits
-    return f"{count / _UNITS[unit]:.3g} {unit}B"
-
-
-def readable_seconds(seconds: float) -> str:
-    """As people say it."""
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
 def parse_bounding(text: str) -> tuple[str, float]:

@@ -12,7 +12,7 @@ PACKAGE = Path(attrcert.__file__).parent
 # a layer sees the layers before it and itself; the names of one layer do not see each other
 LAYERS = (
     {"errors", "foreign", "references"},
-    {"vocabulary", "papers"},
+    {"vocabulary", "papers", "sizes"},
     {"columns", "draws"},
     {"types", "pictures"},
     {"registry", "saved"},

@@ -16,7 +16,7 @@ from attrcert.running.opening.opening import open_run
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import BoundConfig
-from attrcert.vocabulary import parse_bytes, readable_bytes
+from attrcert.sizes import parse_bytes, readable_bytes
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from attrcert.vocabulary import readable_seconds
+from attrcert.sizes import readable_seconds
 
 LEAST = 4  # samples that every part is to have, if there is time
 STEP = 0.2  # of the whole time: a batch is to take no more

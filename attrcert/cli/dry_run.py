@@ -10,7 +10,7 @@ from attrcert.cli.console import put
 from attrcert.foreign import printable
 from attrcert.running.engines.engine import Engine, fitting
 from attrcert.running.opening.runs import Run
-from attrcert.vocabulary import readable_bytes, readable_seconds
+from attrcert.sizes import readable_bytes, readable_seconds
 
 PATIENCE = 4.0  # seconds after which no more samples are tried at once
 GROWTH = 8  # times as many the next time

@@ -9,7 +9,7 @@ from typing import Any
 from attrcert.cli.console import stderr, talk
 from attrcert.running.engines.engine import Engine
 from attrcert.running.opening.runs import Run
-from attrcert.vocabulary import readable_seconds
+from attrcert.sizes import readable_seconds
 
 FIRST, TOGETHER = (
     16,

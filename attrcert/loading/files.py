@@ -8,7 +8,8 @@ from pathlib import Path
 
 from attrcert.errors import AttrcertError, InputError
 from attrcert.saved.files import kind_of, readable
-from attrcert.vocabulary import parse_bytes, readable_bytes, shortened
+from attrcert.sizes import parse_bytes, readable_bytes
+from attrcert.vocabulary import shortened
 
 
 def regular(path: Path, what: str, kind: type[InputError]) -> int:

@@ -287,14 +287,11 @@ def _check_unique(table: RunTable, path: Path) -> None:
 
 
 def case_text(case: Case, apart: Collection[str] = ()) -> str:
-    """What tells a case from the others of a run: eps 0.1, attack top-k. Where it has several attributions, norms or
-    softplus versions: saliency, l2, beta 20, ..."""
-    told = dict(case)
-    words = [part_name(name, told[name]) for name in apart if told.get(name) is not None]
-    words += [
-        f"{name} {_short(told[name])}" for name in ("metric", "eps", "attack", "radius") if told.get(name) is not None
-    ]
-    if told.get("threshold") is not None:
+    """What tells a case from the others: eps 0.1, attack top-k; of several attributions, norms or betas: saliency, l2, beta 20."""
+    told = {name: cell for name, cell in case if cell is not None}
+    words = [part_name(name, told[name]) for name in apart if name in told]
+    words += [f"{name} {_short(told[name])}" for name in ("metric", "eps", "attack", "radius") if name in told]
+    if "threshold" in told:
         words.append(f"{told.get('threshold_kind') or 'threshold'} {_short(told['threshold'])}")
     return ", ".join(words)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import RUN, Settings, setting
-from attrcert.vocabulary import parse_bytes
+from attrcert.sizes import parse_bytes
 
 
 def _size(text: str, name: str) -> int | None:

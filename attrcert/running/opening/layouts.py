@@ -13,7 +13,7 @@ from attrcert.running.opening.memory import Plan
 from attrcert.running.opening.tuning import fastest_chunk, gradient_seconds, product_seconds
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import parse_bytes, readable_bytes
+from attrcert.sizes import parse_bytes, readable_bytes
 
 
 def layout(

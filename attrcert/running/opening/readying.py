@@ -21,7 +21,7 @@ from attrcert.running.opening.memory import plan
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.several import together
 from attrcert.settings.tasks import Task
-from attrcert.vocabulary import parse_bytes
+from attrcert.sizes import parse_bytes
 
 
 @dataclass(frozen=True)
