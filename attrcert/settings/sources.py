@@ -8,15 +8,8 @@ from typing import Any
 
 from attrcert.errors import UsageError
 from attrcert.settings.declared import DATA, MODEL, Settings, setting
-from attrcert.vocabulary import (
-    SOFTPLUS_BETA,
-    Kind,
-    number_or,
-    parse_bytes,
-    parse_indices,
-    parse_number,
-    parse_shard,
-)
+from attrcert.sizes import parse_bytes
+from attrcert.vocabulary import SOFTPLUS_BETA, Kind, number_or, parse_indices, parse_number, parse_shard
 
 DEFAULT_MODEL, DEFAULT_SAMPLE = "fashion-natural", "fashion-test"
 # of bundled models that take other samples than the default one
