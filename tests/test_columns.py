@@ -72,6 +72,8 @@ def test_what_a_column_refers_to_is_declared():
     for command, columns in COLUMNS.items():
         names = {column.name for column in columns}
         assert {column.judges for column in columns} | {column.follows for column in columns} <= {*names, ""}, command
+        telling = {column.name for column in columns if column.case}
+        assert {column.only[0] for column in columns if column.only} <= telling, command
     everywhere = {column.name for column in declared()}
     assert {column.bounds for column in declared()} <= {*everywhere, ""}
 

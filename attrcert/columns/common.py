@@ -22,7 +22,7 @@ COMMON = (
     Column(
         "guarantee", str,
         "what the bound promises: proved (T_proved), confidence (but for `failure`) or first-order (T_e holds for the linearised "
-        "attribution only)",
+        "attribution only); of scores the strongest promise of the row's figures",
         words=words(Guarantee),
     ),
     Column("attribution", str, "the method with its parameters", case=True),

@@ -1,4 +1,4 @@
-"""Do the pixels that a map calls important make the prediction? Insertion and deletion [petsiuk2018rise, joo2023towards].
+"""Do the pixels that a map calls important make the prediction? Insertion and deletion [petsiuk2018rise] [joo2023towards].
 
 Pixels are ranked by h, |g| summed over channels. The curve is p_y(x_s), the probability of the explained class: x_s has the first share s
 of the pixels of x and `fill` elsewhere (insertion), or `fill` at those and x elsewhere (deletion). The figure is the area below it, by the
@@ -38,9 +38,10 @@ class Exchange(Score):
 
     def check(self, f: Classifier, x: Inputs, maps: tuple[int, ...]) -> None:
         self.fill(x[:1])  # a blur is for images
-        if len(maps) != x.ndim - 1 or (x.ndim == 2 and maps != tuple(x.shape[1:])):
+        inputs, places = tuple(x.shape[1:]), len(maps[1:] or maps)  # a map of one dimension has no channels
+        if places != len(inputs[1:] or inputs) or (len(inputs) == 1 and maps != inputs):
             raise UsageError(
-                f"the order of {tuple(x.shape[1:])} inputs needs maps with as many dimensions, got maps of shape {maps}"
+                f"insertion and deletion of inputs of shape {inputs} need maps that rank their pixels, got maps of shape {maps}"
             )
 
     def along(self, seen: Sight, g: Flat, *, into: bool) -> "Exchanged":

@@ -58,6 +58,8 @@ def input_range(x: Float[Tensor, "b *shape"], data: LoadedData) -> Finding:
 
 def perturbation_size(config: Task, data: LoadedData, x: Float[Tensor, "b *shape"]) -> tuple[Finding, ...]:
     """A perturbation longer than any difference of two inputs is a mistaken unit; so is one that features of other scales share."""
+    if not config.perturbs:
+        return ()
     if "eps" in config.refused:
         unequal = _spread(x, data)
         return (unequal,) if unequal else ()

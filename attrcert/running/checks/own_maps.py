@@ -16,8 +16,8 @@ from attrcert.vocabulary import shortened
 
 NAME = "attribution"
 WITH_VALUES = (
-    "its values alone are enough for attack --attack search or random, bound --smooth, max-eps --smooth, min-radius, and "
-    "smooth --certify-pixels"
+    "its values alone are enough for attack --attack search or random, score --metric insertion, deletion, rps or stability, "
+    "bound --smooth, max-eps --smooth, min-radius, and smooth --certify-pixels"
 )
 AWAY = 0.05  # standard deviation of the noise under which derivatives are looked at: flat parts of images are where maps have kinks
 ZERO = "its Jacobian is zero at the first samples, and a bound of 0 would mean nothing"

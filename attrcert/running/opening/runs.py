@@ -98,6 +98,8 @@ class Run(Evaluation):
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
         config, notes = self.config, self.config.notes(len(self.data.selected))
+        if self.fidelity is None:  # there are no two networks to tell apart
+            notes = {**notes, "measured": None}
         norms = dict.fromkeys(f"|delta|_{one.perturbation.delta_norm.p:g} <= eps" for one in config.singles)
         ball = f", perturbations {' or '.join(norms)} in {self.data.units}" if config.perturbs else ""
         classes = {"predicted": "the predicted class", "label": "the labelled class"}.get(
