@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from attrcert.attacks import ATTACKS, turning
 from attrcert.attributions import ATTRIBUTIONS, BOUNDINGS
-from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.loss_gradient import PiecewiseLossGradient
 from attrcert.bounds.first_order import (
     ball,
     ce_hessian,
@@ -59,7 +59,7 @@ def families() -> dict[str, list[Entry]]:
     """All families; entries are read from the docstrings, so that they say what the code says."""
     attributions = {_with_aliases(name): member for name, member in ATTRIBUTIONS.items()}
     return {
-        "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": LossGradient}),
+        "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": PiecewiseLossGradient}),
         "certificates": _described(CERTIFICATES),
         "rules": _described(dict(RULES.items())),
         "boundings": _described(dict(BOUNDINGS.items())),

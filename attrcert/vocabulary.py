@@ -12,6 +12,7 @@ from typing import Any
 
 from attrcert.errors import UsageError
 
+LRP_RULES = ("zb", "z-plus", "w-square")
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches

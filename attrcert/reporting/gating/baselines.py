@@ -13,7 +13,7 @@ MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", 
 HOW = ("seed", "dtype", "metric", "transfer", "save_deltas", "dataset")  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
-        "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
+        "attribution", "ig_steps", "quadrature", "baseline", "lrp_rule", "layer", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
         "loss_hessian",
     ),
     "norm": ("norm", "p"),

@@ -20,7 +20,7 @@ from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
-from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.methods import Layout, explainer, differentiated_part
 from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
@@ -56,7 +56,7 @@ class Attacks(Bounds[AttackConfig]):
 
     @classmethod
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
-        own = own_part(config) if cls is Attacks and _blind(config) else None
+        own = differentiated_part(config) if cls is Attacks and _blind(config) else None
         if own is not None and (seen := differentiable(own, scene.f, scene.x[:4])).level is Level.FAIL:
             return ValueAttacks.without_bounds(config, scene, seen)
         if not scene.replaced:  # the network is its own twin
@@ -118,7 +118,7 @@ class ValueAttacks(Attacks):
 
 def _blind(config: AttackConfig) -> bool:
     """Whether nothing that is asked for needs derivatives of the user's own attribution."""
-    return own_part(config) is not None and set(config.attacking.attack) <= set(BLIND)
+    return differentiated_part(config) is not None and set(config.attacking.attack) <= set(BLIND)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from attrcert.registry import imported
 from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.doctor import before_task
 from attrcert.running.checks.findings import Finding
-from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.methods import Layout, explainer, differentiated_part
 from attrcert.running.evaluating.work import AnyWork, Rowing, Scene, Together
 from attrcert.running.opening.layouts import layout, memory_findings
 from attrcert.running.opening.memory import plan
@@ -66,7 +66,7 @@ def _single(config: Task, loaded: Loaded) -> Readied:
     """A task of one attribution and one norm."""
     f, x, data, options = loaded.f, loaded.x, loaded.data, loaded.options
     kind: type[AnyWork] = imported(config.work)
-    findings = before_task(f, loaded.few, needs=kind.need(config), own=own_part(config))
+    findings = before_task(f, loaded.few, needs=kind.need(config), own=differentiated_part(config))
     attribution, logits = explainer(config, f.mean, Layout()), f(x[:1])
     _check_target(config, logits.shape[1])
     memory = parse_bytes(options.memory) // options.sharing
