@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.baselines import Baseline, Blurred, Constant
-from attrcert.attributions.gradient import TALLY, Saliency, logit_gradients
 from attrcert.attributions.grad_cam import GradCam
+from attrcert.attributions.gradient import TALLY, Saliency, logit_gradients
 from attrcert.attributions.guided_backprop import GuidedBackprop
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients

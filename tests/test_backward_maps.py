@@ -15,8 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.differentiated import Differentiated
-from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.grad_cam import GradCam
+from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.guided_backprop import GuidedBackprop
 from attrcert.attributions.relevance import LayerwiseRelevance
 from attrcert.errors import AttributionError

@@ -1,4 +1,4 @@
-"""Gradient of the cross-entropy loss, with its Hessian by products, or in closed form where the network is piecewise linear [wang2020smoothed].
+"""Gradient of the cross-entropy loss, with its Hessian by products, or in closed form for ReLU networks [wang2020smoothed].
 
 Inside a linear region of a ReLU network the Hessian of the loss is W (diag(p) - p p^T) W^T, W = d x k the Jacobian of
 the logits and p the probabilities: the network itself contributes no curvature. It equals F F^T with the k columns

@@ -20,20 +20,20 @@ from torch._ops import OpOverload
 
 from attrcert.networks import frozen
 from attrcert.networks.ruled import ACTIVATIONS, RuledTwins, Unruled, tensors
-from attrcert.networks.shares import Affine, Interval, Layer, Sum
+from attrcert.networks.shares import Interval, LayerRule, Sum
 from attrcert.networks.twins import applied
 from attrcert.types import Box
 
 
 @dataclass(frozen=True)
 class Known:
-    """Of a result: whether it can be negative, the box of what is pixels yet, and the layer that made it of what, with which a batch norm
-    is one.
+    """Of a result: whether it can be negative, the box of what is pixels yet, and the layer that made it, of what in which version: batch
+    norm is one with it.
     """
 
     signed: bool = True
     box: Interval | None = None
-    made: tuple[Layer, Tensor] | None = None
+    made: tuple[LayerRule, Tensor, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,8 @@ class Relevance(RuledTwins):
     def __init__(self, beta: float | None, rule: str, leaf: Tensor, within: Box) -> None:
         super().__init__(beta)
         self.rule = rule
-        self._known: dict[
-            int, tuple[Tensor, int, Known]
-        ] = {}  # with the version of a tensor that nobody wrote into since
-        low, high = (end.to(leaf).expand(leaf.shape) for end in (within.low, within.high))
+        self._known: dict[int, tuple[Tensor, int, Known]] = {}  # by what tensors are, while they have this version
+        low, high = (end.to(leaf).expand(leaf.shape).clone() for end in (within.low, within.high))
         self._note(leaf, Known(box=(low, high)))
 
     def called(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -102,7 +100,7 @@ class Relevance(RuledTwins):
             )
         return first
 
-    def layer(self, call: Call, layer: Layer, of: Tensor | None = None, known: Known | None = None) -> Tensor:
+    def layer(self, call: Call, layer: LayerRule, of: Tensor | None = None, known: Known | None = None) -> Tensor:
         """The result of a layer of the first operand, or of an earlier one."""
         result, a, into = self.with_operand(call.func, call.args, call.kwargs)
         rule = partial(layer.share, z=result)  # not as an input, whose values must stay as they are
@@ -160,26 +158,28 @@ def _weighted(run: Relevance, call: Call) -> Tensor:
     known, a = run.only(call), call.args[0]
     options = {key: value for key, value in call.kwargs.items() if key not in ("weight", "bias")}
     rest = replace(call, args=(None, None, None, *call.args[3:]), kwargs=options)
-
-    layer = Layer(rest.of, call.argument(1, "weight"), call.argument(2, "bias"), known.signed, run.beta)
+    layer = LayerRule(rest.of, call.argument(1, "weight"), call.argument(2, "bias"), known.signed, run.beta)
     if known.box is not None:
         exact = bool((known.box[0] >= 0).all())  # what can be 0 at the least is its own positive part
         layer = replace(layer, beta=None if exact else run.beta, squared=run.rule == "w-square")
         layer = replace(layer, box=known.box) if run.rule == "zb" else layer
-    return run.layer(call, layer, known=Known(made=(layer, a) if call.name != "linear" or a.ndim == 2 else None))
+    by_channel = call.name != "linear" or a.ndim == 2
+    return run.layer(call, layer, known=Known(made=(layer, a, a._version) if by_channel else None))
 
 
 def _batch_norm(run: Relevance, call: Call) -> Tensor:
     known, a = run.only(call), call.args[0]
     names = ("mean", "var", "weight", "bias")
     order = (3, 4, 1, 2) if isinstance(call.func, OpOverload) else (1, 2, 3, 4)
-    given = [call.argument(place, name, f"running_{name}") for place, name in zip(order, names, strict=True)]
-    if call.argument(5, "training") or given[0] is None or given[1] is None:
+    mean, var, weight, bias = (
+        call.argument(place, name, f"running_{name}") for place, name in zip(order, names, strict=True)
+    )
+    if call.argument(5, "training") or mean is None or var is None:
         raise Unruled("batch norm with the statistics of the batch")
     eps = call.argument(7, "eps")
-    scale, shift = frozen.scale_and_shift(*given, 1e-5 if eps is None else eps)
-    if known.made is not None:
-        layer, before = known.made
+    scale, shift = frozen.scale_and_shift(mean, var, weight, bias, 1e-5 if eps is None else eps)
+    if known.made is not None and known.made[1]._version == known.made[2]:
+        layer, before, _ = known.made
         assert layer.weight is not None
         W = layer.weight * scale.view(-1, *[1] * (layer.weight.ndim - 1))
         merged = replace(layer, weight=W, bias=shift if layer.bias is None else shift + layer.bias * scale)
@@ -187,7 +187,7 @@ def _batch_norm(run: Relevance, call: Call) -> Tensor:
     if known.box is not None:
         return run.passed(call, Known(box=_between(call, known.box)))
     axes = (-1, *[1] * (a.ndim - 2))
-    return run.layer(call, Layer(_entrywise, scale.view(axes), shift.view(axes), known.signed, run.beta))
+    return run.layer(call, LayerRule(_entrywise, scale.view(axes), shift.view(axes), known.signed, run.beta))
 
 
 def _entrywise(part: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -199,7 +199,7 @@ def _averaged(run: Relevance, call: Call) -> Tensor:
     """Pooling, means and sums over entries."""
     known = run.only(call)
     rest = replace(call, args=(None, *call.args[1:]))  # a rule must not hold tensors that may be written over
-    layer = Layer(lambda part, weight, bias: rest.of(part), signed=known.signed, beta=run.beta)
+    layer = LayerRule(lambda part, weight, bias: rest.of(part), signed=known.signed, beta=run.beta)
     return run.layer(call, layer, known=Known(known.signed))
 
 
@@ -210,9 +210,8 @@ def _picked(run: Relevance, call: Call) -> Any:
 def _moved(run: Relevance, call: Call) -> Any:
     known = run.only(call)
     box = None if known.box is None else (call.of(known.box[0]), call.of(known.box[1]))
-    return run.as_it_is(
-        call, Known(known.signed or call.name == "pad" and not _positive(call.argument(3, "value") or 0), box)
-    )
+    signed = known.signed or (call.name == "pad" and not _positive(call.argument(3, "value") or 0))
+    return run.as_it_is(call, Known(signed, box))
 
 
 def _joined(run: Relevance, call: Call) -> Any:
@@ -245,7 +244,7 @@ def _added(run: Relevance, call: Call) -> Tensor:
         return run.passed(call, Known(box=_between(call, known.box)))
     constant = torch.as_tensor(call.argument(1, "other")).to(call.args[0])
     sign = constant.new_tensor(-1.0 if call.name == "rsub" else 1.0)
-    layer = Layer(_entrywise, sign, -constant if call.name == "sub" else constant, known.signed, run.beta)
+    layer = LayerRule(_entrywise, sign, -constant if call.name == "sub" else constant, known.signed, run.beta)
     return run.layer(call, layer, known=Known(known.signed or call.name != "add" or not _positive(constant)))
 
 

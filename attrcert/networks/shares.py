@@ -26,7 +26,7 @@ Term = tuple[Tensor, Tensor | None, Tensor | None]  # a part of the inputs, its 
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerRule:
     """`apply` makes W a + b of a, W and b; no W stands for positive ones that it knows. The rule is zB where there is a `box`, w^2 where
     `squared`, else z+. `beta` is None where parts are exact.
     """

@@ -1,4 +1,6 @@
-"""Maps that autograd differentiates, the user's own first of all: does the attribution give maps, the same ones every time, each sample its own, and can they be differentiated?"""
+"""A user's own attribution, or another that autograd differentiates: does it give maps, the same ones every time, each sample its own, and
+can they be differentiated?
+"""
 
 import copy
 from dataclasses import replace

@@ -20,7 +20,7 @@ from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
-from attrcert.running.evaluating.methods import Layout, explainer, differentiated_part
+from attrcert.running.evaluating.methods import Layout, differentiated_part, explainer
 from attrcert.running.evaluating.samples import cells_of
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map

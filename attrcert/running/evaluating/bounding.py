@@ -13,7 +13,7 @@ from attrcert.running.checks.derivatives import curvature, piecewise_linear
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
-from attrcert.running.evaluating.methods import explainer, differentiated_part
+from attrcert.running.evaluating.methods import differentiated_part, explainer
 from attrcert.running.evaluating.proving import Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked

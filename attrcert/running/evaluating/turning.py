@@ -22,7 +22,7 @@ from attrcert.running.checks.derivatives import curvature
 from attrcert.running.checks.findings import Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.drawing import Drawing, Group
-from attrcert.running.evaluating.methods import explainer, differentiated_part
+from attrcert.running.evaluating.methods import differentiated_part, explainer
 from attrcert.running.evaluating.samples import cells_of, picked
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.evaluating.work import Deltas, Rows, Scene

@@ -13,7 +13,7 @@ from attrcert.registry import imported
 from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.doctor import before_task
 from attrcert.running.checks.findings import Finding
-from attrcert.running.evaluating.methods import Layout, explainer, differentiated_part
+from attrcert.running.evaluating.methods import Layout, differentiated_part, explainer
 from attrcert.running.evaluating.work import AnyWork, Rowing, Scene, Together
 from attrcert.running.opening.layouts import layout, memory_findings
 from attrcert.running.opening.memory import plan
