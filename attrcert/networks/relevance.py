@@ -266,7 +266,8 @@ RULES: dict[str, Callable[[Relevance, Call], Any]] = {
         )),
         (_moved, (
             "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "movedim", "contiguous", "clone",
-            "getitem", "pad", "dropout", "dropout2d", "dropout3d", "feature_dropout", "to", "float", "double", "type_as",
+            "getitem", "slice", "select", "narrow", "pad", "dropout", "dropout2d", "dropout3d", "feature_dropout", "to", "float", "double",
+            "type_as",
         )),
         (_joined, ("cat", "concat", "concatenate", "stack")),
         (_scaled, ("mul", "multiply", "div", "divide", "true_divide", "truediv", "neg", "negative")),

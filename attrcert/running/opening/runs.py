@@ -101,7 +101,7 @@ class Run(Evaluation):
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
             "bounded": f"{config.about(classes)}, perturbations {' or '.join(norms)} in {self.data.units}",
-            "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
+            "maps": "; ".join(finding.message for finding in self.findings if finding.check == NAME) or None,
             "activations": self._twin(),
             **config.notes(len(self.data.selected)),
         }
