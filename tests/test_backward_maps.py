@@ -9,10 +9,12 @@ import pytest
 import torch
 from reference.backward import Activation, Affine, Plus, Written
 from reference.dense import jacobian
+from reference.program import attrcert
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
+from attrcert import bound
 from attrcert.attributions import ATTRIBUTIONS
 from attrcert.attributions.differentiated import Differentiated
 from attrcert.attributions.grad_cam import GradCam
@@ -317,3 +319,75 @@ def test_graphs_that_are_not_kept_give_the_same_products(scene: SimpleNamespace)
         np.testing.assert_allclose(rebuilt.matvec(v), kept.matvec(v), atol=1e-14)
         np.testing.assert_allclose(rebuilt.rmatvec(v), kept.rmatvec(v), atol=1e-14)
     assert list(rebuilt._graphs) == list(rebuilt._pulled) == [0]
+
+
+# From the command line and Python
+
+NAMES = "gbp,lrp,cam,loss-gradient"
+LABELS = ["guided-backprop", "lrp(rule=zb)", "grad-cam", "loss-gradient"]
+FEW = ("--limit", 1, "--quiet", "--format", "csv")
+
+
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        (("bound", "--ball"), "T_e_ball"),
+        (("attack", "--steps", 2, "--restarts", 0, "--random-draws", 2, "--transfer", "lrp"), "T_hat_e"),
+        (("max-eps", "--max-angle", 20), "eps_max"),
+        (("bound", "--smooth", "gaussian", "--samples", 60, "--eps", 0.01), "C_lower"),
+    ],
+)
+def test_every_command_takes_all_of_them_in_one_run(words, column) -> None:
+    done = attrcert(*words, "--attribution", NAMES, *FEW)
+    assert done.code == 0, done.err
+    assert [row["attribution"].removesuffix(", unit") for row in done.rows] == LABELS
+    assert all(float(row[column]) > 0 for row in done.rows)
+
+
+def test_what_they_are_is_part_of_their_name_and_what_they_do_not_have_is_refused() -> None:
+    named = attrcert("bound", "--attribution", "lrp,cam", "--lrp-rule", "z-plus", "--layer", "0", *FEW)
+    assert [row["attribution"] for row in named.rows] == ["lrp(rule=z-plus)", "grad-cam(layer=0)"]
+    assert "--lrp-rule has no effect here: it is for lrp" in attrcert("bound", "--lrp-rule", "z-plus", *FEW).said
+    assert "--layer must be one of 0, 1, 2" in attrcert("bound", "--attribution", "cam", "--layer", "9", *FEW).said
+    flat = attrcert("bound", "--attribution", "cam", "--layer", "6", *FEW)
+    assert "needs a layer that gives (batch, channels, ...), 6 gives" in flat.said
+    for name in NAMES.split(","):
+        refused = attrcert("bound", "--proved", "--attribution", name, *FEW)
+        assert refused.code == 2
+        assert f"not for {ATTRIBUTIONS.name(name)}" in refused.said
+    assert "of the layer 2, the last convolution" in attrcert("bound", "--attribution", "lrp,cam", "--limit", 1).shown
+
+
+def test_inputs_without_a_range_have_rules_without_a_box() -> None:
+    refused = attrcert("bound", "wine", "--attribution", "lrp", *FEW)
+    assert "--lrp-rule w-square" in refused.said
+    assert attrcert("bound", "wine", "--attribution", "lrp", "--lrp-rule", "w-square", *FEW).code == 0
+    boxed = attrcert("bound", "wine", "--attribution", "lrp", "--input-range", "data", *FEW)
+    assert boxed.code == 0, boxed.err  # also where the box ends, but for rounding
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_guided_map_of_relus_left_as_they_are_has_no_bound_and_relevance_has(scene: SimpleNamespace) -> None:
+    settings = {"mean": MEAN, "std": STD, "softplus_beta": None, "dtype": "float64", "eps": (0.01,)}
+    data = (scene.x.float(), None)
+    with pytest.raises(AttributionError, match=r"its Jacobian is zero.*--softplus-beta"):
+        bound(scene.network, data, attribution="gbp", **settings)
+    (row, *_) = bound(scene.network, data, attribution="lrp", **settings)
+    assert row["T_e"] > 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_gradient_of_the_loss_has_its_closed_form_where_that_is_asked_for(scene: SimpleNamespace) -> None:
+    settings = {"mean": MEAN, "std": STD, "dtype": "float64", "eps": (0.01,)}
+    data = (scene.x.float(), None)
+    closed, named, smooth = (
+        bound(scene.network, data, **more, **settings)
+        for more in (
+            {"loss_hessian": True},
+            {"loss_hessian": True, "attribution": "loss-gradient"},
+            {"attribution": "loss-gradient", "softplus_beta": 1e5},
+        )
+    )
+    assert closed[0]["T_e"] == named[0]["T_e"]
+    assert {row["attribution"] for rows in (closed, named, smooth) for row in rows} == {"loss-gradient"}
+    assert smooth[0]["xi_upper"] == pytest.approx(closed[0]["xi_upper"], rel=0.02)  # but for kinks that are near

@@ -20,6 +20,7 @@ from torch import Tensor
 from attrcert.networks.twins import softplus
 
 STABILISER = 1e-6  # zennit's
+EDGE = 1e-5  # of a box, relative to its width
 Interval = tuple[Tensor, Tensor]  # what inputs lie between
 Affine = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 Term = tuple[Tensor, Tensor | None, Tensor | None]  # a part of the inputs, its weights, the biases that are added
@@ -43,12 +44,11 @@ class LayerRule:
         """What a gets; nothing goes through the gradient of the layer's own result z."""
         further = torch.is_grad_enabled()
         with torch.enable_grad():
-            inside = self.box is not None and bool(((a >= self.box[0]) & (a <= self.box[1])).all())
-            a = a if self.box is None or inside else a.clamp(*self.box)  # what noise took out of the box
-            terms = self._terms(a)
+            inner = a if self.box is None else _within(a, *self.box)
+            terms = self._terms(inner)
             Z = _sum([self.apply(*term) for term in terms])
         parts = [part for part, _, _ in terms]
-        given = _over(R, _moving(Z.detach(), z) if inside else Z)
+        given = _over(R, Z if self.box is None or inner is not a else _moving(Z.detach(), z))
         slopes = torch.autograd.grad(Z, parts, given, create_graph=further)
         return None, _sum([part * slope for part, slope in zip(parts, slopes, strict=True)])
 
@@ -111,6 +111,13 @@ class _Moving(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, gradients[0]
+
+
+def _within(a: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Without what noise took out of the box; where it ends, rounding alone does not."""
+    edge = EDGE * (high - low)
+    outside = (a < low - edge) | (a > high + edge)
+    return torch.where(outside, a.clamp(low, high), a) if outside.any() else a
 
 
 def positive_part(a: Tensor, beta: float | None) -> Tensor:
