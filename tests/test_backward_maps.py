@@ -181,14 +181,15 @@ def test_relevance_is_conserved_where_no_layer_has_a_bias(beta: float | None, im
     assert float((biased / classifier(Residual(), beta)(x).gather(1, y[:, None])[:, 0]).abs().max()) < 0.99
 
 
-def test_the_relevance_of_one_layer_is_its_share_of_the_distance_to_the_box() -> None:
+@pytest.mark.parametrize("stabiliser", [1e-6, 0.5])
+def test_the_relevance_of_one_layer_is_its_share_of_the_distance_to_the_box(stabiliser: float) -> None:
     layer = nn.Sequential(nn.Flatten(), nn.Linear(3, 1, bias=False)).double().requires_grad_(False)
     layer[1].weight.copy_(torch.tensor([[2.0, -1.0, 0.5]]))
     x, y = torch.tensor([[[[0.25, 0.5, 1.0]]]], dtype=torch.float64), torch.tensor([0])
     f = Classifier(layer, beta=None, within=Box.of(-1.0, 2.0))
     away = torch.tensor([2 * 1.25, 1 * 1.5, 0.5 * 2.0], dtype=torch.float64)  # w+ (x - l) and w- (x - h)
-    found = LayerwiseRelevance("zb").value(f, x, y)[0]
-    np.testing.assert_allclose(found, float(f(x)) * away / away.sum(), rtol=1e-6)
+    found = LayerwiseRelevance("zb", stabiliser).value(f, x, y)[0]
+    np.testing.assert_allclose(found, float(f(x)) * away / (away.sum() + stabiliser), rtol=1e-12)
 
 
 def test_noise_beyond_the_box_counts_as_its_border(scene: SimpleNamespace) -> None:
@@ -324,7 +325,7 @@ def test_graphs_that_are_not_kept_give_the_same_products(scene: SimpleNamespace)
 # From the command line and Python
 
 NAMES = "gbp,lrp,cam,loss-gradient"
-LABELS = ["guided-backprop", "lrp(rule=zb)", "grad-cam", "loss-gradient"]
+LABELS = ["guided-backprop", "lrp(rule=zb, stabiliser=1e-06)", "grad-cam", "loss-gradient"]
 FEW = ("--limit", 1, "--quiet", "--format", "csv")
 
 
@@ -345,8 +346,10 @@ def test_every_command_takes_all_of_them_in_one_run(words, column) -> None:
 
 
 def test_what_they_are_is_part_of_their_name_and_what_they_do_not_have_is_refused() -> None:
-    named = attrcert("bound", "--attribution", "lrp,cam", "--lrp-rule", "z-plus", "--layer", "0", *FEW)
-    assert [row["attribution"] for row in named.rows] == ["lrp(rule=z-plus)", "grad-cam(layer=0)"]
+    named = attrcert(
+        "bound", "--attribution", "lrp,cam", "--lrp-rule", "z-plus", "--lrp-stabiliser", "0.01", "--layer", "0", *FEW
+    )
+    assert [row["attribution"] for row in named.rows] == ["lrp(rule=z-plus, stabiliser=0.01)", "grad-cam(layer=0)"]
     assert "--lrp-rule has no effect here: it is for lrp" in attrcert("bound", "--lrp-rule", "z-plus", *FEW).said
     assert "--layer must be one of 0, 1, 2" in attrcert("bound", "--attribution", "cam", "--layer", "9", *FEW).said
     flat = attrcert("bound", "--attribution", "cam", "--layer", "6", *FEW)

@@ -9,6 +9,7 @@ from attrcert.errors import AttributionError
 from attrcert.networks.classifier import Classifier
 from attrcert.networks.relevance import Relevance
 from attrcert.networks.ruled import RuledTwins
+from attrcert.vocabulary import LRP_STABILISER
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,7 @@ class LayerwiseRelevance(Backward):
     """z+ inside and `rule` at the input: zb (the box of pixels), z-plus or w-square, see networks.relevance. It begins with the logit."""
 
     rule: str = "zb"
+    stabiliser: float = LRP_STABILISER
     chunk: int | None = None
     held: int | None = None
     name = "lrp"
@@ -26,7 +28,7 @@ class LayerwiseRelevance(Backward):
                 "lrp by zB needs inputs that lie in a box, and nothing bounds these",
                 hint="--input-range LO,HI, or --lrp-rule w-square or z-plus",
             )
-        return Relevance(f.beta, self.rule, leaf, f.within)
+        return Relevance(f.beta, self.rule, self.stabiliser, leaf, f.within)
 
     def begin(self, logits: Tensor) -> Tensor:
         return logits

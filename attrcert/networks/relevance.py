@@ -20,7 +20,7 @@ from torch._ops import OpOverload
 
 from attrcert.networks import frozen
 from attrcert.networks.ruled import ACTIVATIONS, RuledTwins, Unruled, tensors
-from attrcert.networks.shares import Interval, LayerRule, Sum
+from attrcert.networks.shares import Affine, Interval, LayerRule, Sum
 from attrcert.networks.twins import applied
 from attrcert.types import Box
 
@@ -59,9 +59,9 @@ class Call:
 class Relevance(RuledTwins):
     """For inputs that begin with a leaf within a box; `rule` is zb, z-plus or w-square, at the input."""
 
-    def __init__(self, beta: float | None, rule: str, leaf: Tensor, within: Box) -> None:
+    def __init__(self, beta: float | None, rule: str, stabiliser: float, leaf: Tensor, within: Box) -> None:
         super().__init__(beta)
-        self.rule = rule
+        self.rule, self.stabiliser = rule, stabiliser
         self._known: dict[int, tuple[Tensor, int, Known]] = {}  # by what tensors are, while they have this version
         low, high = (end.to(leaf).expand(leaf.shape).clone() for end in (within.low, within.high))
         self._note(leaf, Known(box=(low, high)))
@@ -100,6 +100,12 @@ class Relevance(RuledTwins):
             )
         return first
 
+    def rule_of(
+        self, known: Known, apply: Affine, weight: Tensor | None = None, bias: Tensor | None = None
+    ) -> LayerRule:
+        """z+, of a layer of what this is known of."""
+        return LayerRule(apply, self.stabiliser, weight, bias, known.signed, self.beta)
+
     def layer(self, call: Call, layer: LayerRule, of: Tensor | None = None, known: Known | None = None) -> Tensor:
         """The result of a layer of the first operand, or of an earlier one."""
         result, a, into = self.with_operand(call.func, call.args, call.kwargs)
@@ -116,7 +122,9 @@ class Relevance(RuledTwins):
         result, a, into = self.with_operand(call.func, call.args, call.kwargs)
         if result.shape != a.shape or result.shape != call.args[1].shape:
             raise Unruled("a sum of results of different shapes")
-        return self._note(self.ruled(result, Sum(signed, self.beta).share, a, call.args[1]), Known(any(signed)), into)
+        return self._note(
+            self.ruled(result, Sum(signed, self.stabiliser, self.beta).share, a, call.args[1]), Known(any(signed)), into
+        )
 
     def as_it_is(self, call: Call, known: Known) -> Any:
         """What passes relevance back by its gradient: one result, or several."""
@@ -158,7 +166,7 @@ def _weighted(run: Relevance, call: Call) -> Tensor:
     known, a = run.only(call), call.args[0]
     options = {key: value for key, value in call.kwargs.items() if key not in ("weight", "bias")}
     rest = replace(call, args=(None, None, None, *call.args[3:]), kwargs=options)
-    layer = LayerRule(rest.of, call.argument(1, "weight"), call.argument(2, "bias"), known.signed, run.beta)
+    layer = run.rule_of(known, rest.of, call.argument(1, "weight"), call.argument(2, "bias"))
     if known.box is not None:
         exact = bool((known.box[0] >= 0).all())  # what can be 0 at the least is its own positive part
         layer = replace(layer, beta=None if exact else run.beta, squared=run.rule == "w-square")
@@ -187,7 +195,7 @@ def _batch_norm(run: Relevance, call: Call) -> Tensor:
     if known.box is not None:
         return run.passed(call, Known(box=_between(call, known.box)))
     axes = (-1, *[1] * (a.ndim - 2))
-    return run.layer(call, LayerRule(_entrywise, scale.view(axes), shift.view(axes), known.signed, run.beta))
+    return run.layer(call, run.rule_of(known, _entrywise, scale.view(axes), shift.view(axes)))
 
 
 def _entrywise(part: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -199,7 +207,7 @@ def _averaged(run: Relevance, call: Call) -> Tensor:
     """Pooling, means and sums over entries."""
     known = run.only(call)
     rest = replace(call, args=(None, *call.args[1:]))  # a rule must not hold tensors that may be written over
-    layer = LayerRule(lambda part, weight, bias: rest.of(part), signed=known.signed, beta=run.beta)
+    layer = run.rule_of(known, lambda part, weight, bias: rest.of(part))
     return run.layer(call, layer, known=Known(known.signed))
 
 
@@ -244,7 +252,7 @@ def _added(run: Relevance, call: Call) -> Tensor:
         return run.passed(call, Known(box=_between(call, known.box)))
     constant = torch.as_tensor(call.argument(1, "other")).to(call.args[0])
     sign = constant.new_tensor(-1.0 if call.name == "rsub" else 1.0)
-    layer = LayerRule(_entrywise, sign, -constant if call.name == "sub" else constant, known.signed, run.beta)
+    layer = run.rule_of(known, _entrywise, sign, -constant if call.name == "sub" else constant)
     return run.layer(call, layer, known=Known(known.signed or call.name != "add" or not _positive(constant)))
 
 

@@ -4,7 +4,8 @@ Notation: a layer z = W a + b, split into W = W^+ + W^- and b = b^+ + b^-; R wha
 what an input adds to a sum of positive terms,
     Z = W^+ p + W^- n + b^+,    a gets p * W^+T (R / Z) + n * W^-T (R / Z):
 z+: p = max(a, 0), n = min(a, 0). zB, where a lies in the box [l, h]: p = a - l, n = a - h, without b. w^2: W^2 for W^+, b^2 for b^+, p = 1
-and n = 0. Z is never negative; STABILISER is added to it. Without b all of R is shared out, but for what STABILISER takes.
+and n = 0. Z is never negative, and a stabiliser is added to it; without b all of R is shared out, but for what that takes. Where Z is
+small, as of inputs at the border of the box, shares change as fast as the stabiliser lets them.
 
 Under softplus of some beta the parts are smooth where a can have either sign: p = softplus_beta(a), n = -softplus_beta(-a) = a - p. What
 is behind an activation that is never negative is its own positive part.
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from attrcert.networks.twins import softplus
 
-STABILISER = 1e-6  # zennit's
 EDGE = 1e-5  # of a box, relative to its width
 Interval = tuple[Tensor, Tensor]  # what inputs lie between
 Affine = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
@@ -33,6 +33,7 @@ class LayerRule:
     """
 
     apply: Affine
+    stabiliser: float
     weight: Tensor | None = None
     bias: Tensor | None = None
     signed: bool = True
@@ -48,7 +49,7 @@ class LayerRule:
             terms = self._terms(inner)
             Z = _sum([self.apply(*term) for term in terms])
         parts = [part for part, _, _ in terms]
-        given = _over(R, Z if self.box is None or inner is not a else _moving(Z.detach(), z))
+        given = _over(R, Z if self.box is None or inner is not a else _moving(Z.detach(), z), self.stabiliser)
         slopes = torch.autograd.grad(Z, parts, given, create_graph=further)
         return None, _sum([part * slope for part, slope in zip(parts, slopes, strict=True)])
 
@@ -72,33 +73,34 @@ class Sum:
     """A sum of results, by z+; of each, whether it can be negative."""
 
     signed: tuple[bool, ...]
+    stabiliser: float
     beta: float | None
 
     def share(self, R: Tensor, *results: Tensor) -> tuple[Tensor | None, ...]:
         """What each gets."""
         parts = [positive_part(a, self.beta) if signed else a for a, signed in zip(results, self.signed, strict=True)]
-        given = _over(R, _sum(parts))
+        given = _over(R, _sum(parts), self.stabiliser)
         return None, *(part * given for part in parts)
 
 
 class _Over(torch.autograd.Function):
-    """R / (Z + STABILISER), whose derivatives are two products."""
+    """R / (Z + stabiliser), whose derivatives are two products."""
 
     @staticmethod
-    def forward(ctx: Any, R: Tensor, Z: Tensor) -> Tensor:
-        inverse = (Z + STABILISER).reciprocal()
+    def forward(ctx: Any, R: Tensor, Z: Tensor, stabiliser: float) -> Tensor:
+        ctx.stabiliser, inverse = stabiliser, (Z + stabiliser).reciprocal()
         given = R * inverse
         ctx.save_for_backward(R, Z, inverse, -given * inverse)
         return given
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         (u,) = gradients
         R, Z, inverse, shrinking = ctx.saved_tensors
         if torch.is_grad_enabled():  # they are functions of R and Z
-            inverse = (Z + STABILISER).reciprocal()
+            inverse = (Z + ctx.stabiliser).reciprocal()
             shrinking = -R * inverse * inverse
-        return u * inverse, u * shrinking
+        return u * inverse, u * shrinking, None
 
 
 class _Moving(torch.autograd.Function):
@@ -124,8 +126,8 @@ def positive_part(a: Tensor, beta: float | None) -> Tensor:
     return a.clamp(min=0) if beta is None else softplus(a, beta)
 
 
-def _over(R: Tensor, Z: Tensor) -> Tensor:
-    made: Tensor = _Over.apply(R, Z)  # type: ignore[no-untyped-call]
+def _over(R: Tensor, Z: Tensor, stabiliser: float) -> Tensor:
+    made: Tensor = _Over.apply(R, Z, stabiliser)  # type: ignore[no-untyped-call]
     return made
 
 

@@ -15,7 +15,7 @@ MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuou
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
 # a later setting: since which version, and what all did before
 INTRODUCED: dict[str, tuple[int, Any]] = {
-    "k": (2, None), "min_top_k": (2, []), "lrp_rule": (2, "zb"), "layer": (2, None),
+    "k": (2, None), "min_top_k": (2, []), "lrp_rule": (2, "zb"), "lrp_stabiliser": (2, 1e-6), "layer": (2, None),
 }  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from attrcert.attributions import ATTRIBUTIONS, CAPTUM, SMOOTHED, is_own
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
 from attrcert.settings.sources import parse_argument
-from attrcert.vocabulary import LRP_RULES, QUADRATURES, Norm, NormKind, parse_eps, parse_number
+from attrcert.vocabulary import LRP_RULES, LRP_STABILISER, QUADRATURES, Norm, NormKind, parse_eps, parse_number
 
 # settings of one attribution, by the names that its label has for them
 OWN_SETTINGS: Mapping[str, Mapping[str, str]] = {
     "integrated-gradients": {"steps": "ig_steps", "quadrature": "quadrature", "baseline": "baseline"},
-    "lrp": {"rule": "lrp_rule"},
+    "lrp": {"rule": "lrp_rule", "stabiliser": "lrp_stabiliser"},
     "grad-cam": {"layer": "layer"},
 }
 LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
@@ -47,6 +47,10 @@ def _one_number(text: str, name: str) -> float:
     return parse_number(text, name)
 
 
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Explanation(Settings):
     """The attribution of a class."""
@@ -76,6 +80,10 @@ class Explanation(Settings):
         METHOD,
         choices=LRP_RULES,
     )
+    lrp_stabiliser: float = setting(
+        LRP_STABILISER, "What LRP adds to the sums that it divides by; larger ones make maps that change less abruptly.", METHOD,
+        read=parse_number, positive=True,
+    )  # fmt: skip
     layer: str | None = setting(
         None, "Layer of grad-cam, by its module's name.", METHOD, unsaid="the last convolution", metavar="NAME"
     )
@@ -90,7 +98,7 @@ class Explanation(Settings):
         if is_own(self.attribution):
             return self._own_label
         told = {word: getattr(self, name) for word, name in OWN_SETTINGS.get(self.attribution, {}).items()}
-        parameters = ", ".join(f"{word}={value}" for word, value in told.items() if value is not None)
+        parameters = ", ".join(f"{word}={_brief(value)}" for word, value in told.items() if value is not None)
         return f"{self.attribution}({parameters})" if parameters else self.attribution
 
     @property

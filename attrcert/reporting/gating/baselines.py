@@ -13,8 +13,8 @@ MODEL = ("checkpoint", "checkpoint_sha256", "arch", "arch_args", "arch_sha256", 
 HOW = ("seed", "dtype", "metric", "transfer", "save_deltas", "dataset")  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
-        "attribution", "ig_steps", "quadrature", "baseline", "lrp_rule", "layer", "sigma", "radius", "noise_draws", "smooth_base",
-        "smooth_unit", "loss_hessian",
+        "attribution", "ig_steps", "quadrature", "baseline", "lrp_rule", "lrp_stabiliser", "layer", "sigma", "radius", "noise_draws",
+        "smooth_base", "smooth_unit", "loss_hessian",
     ),
     "norm": ("norm", "p"),
     "data": ("dataset_sha256", "resize", "crop", "channels", "skip", "limit", "indices", "shard"),

@@ -109,6 +109,7 @@ def _made(explanation: Explanation, mean: tuple[float, ...] | None, layout: Layo
         quadrature=explanation.quadrature,
         **({"baseline": parse_baseline(explanation.baseline, mean)} if integrated else {}),
         rule=explanation.lrp_rule,
+        stabiliser=explanation.lrp_stabiliser,
         layer=explanation.layer,
         chunk=layout.chunk,
         held=layout.held,
