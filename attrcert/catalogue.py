@@ -11,7 +11,7 @@ from safetensors import safe_open
 
 from attrcert.attacks import ATTACKS, turning
 from attrcert.attributions import ATTRIBUTIONS, BOUNDINGS
-from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.loss_gradient import PiecewiseLossGradient
 from attrcert.bounds.first_order import (
     ball,
     ce_hessian,
@@ -64,7 +64,7 @@ def families() -> dict[str, list[Entry]]:
         {_with_aliases(name, family): member for name, member in family.items()} for family in (ATTRIBUTIONS, SCORES)
     )
     return {
-        "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": LossGradient}),
+        "attributions": _described({**attributions, "loss-gradient (--loss-hessian)": PiecewiseLossGradient}),
         "certificates": _described(CERTIFICATES),
         "rules": _described(dict(RULES.items())),
         "boundings": _described(dict(BOUNDINGS.items())),

@@ -43,6 +43,24 @@ PAPERS: dict[str, Paper] = {
     "dombrowski2019explanations": Paper(
         "Dombrowski et al.", "Explanations Can Be Manipulated and Geometry Is to Blame", "NeurIPS 2019"
     ),
+    "springenberg2015striving": Paper(
+        "Springenberg et al.", "Striving for Simplicity: The All Convolutional Net", "ICLR workshop 2015"
+    ),
+    "bach2015pixelwise": Paper(
+        "Bach et al.",
+        "On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance Propagation",
+        "PLoS ONE 2015",
+    ),
+    "montavon2017explaining": Paper(
+        "Montavon et al.",
+        "Explaining Nonlinear Classification Decisions with Deep Taylor Decomposition",
+        "Pattern Recognition 2017",
+    ),
+    "selvaraju2017gradcam": Paper(
+        "Selvaraju et al.",
+        "Grad-CAM: Visual Explanations from Deep Networks via Gradient-Based Localization",
+        "ICCV 2017",
+    ),
     "nesterov1998semidefinite": Paper(
         "Nesterov", "Semidefinite Relaxation and Nonconvex Quadratic Optimization", "Optim. Methods Softw. 1998"
     ),

@@ -11,6 +11,7 @@ from typing import Any
 
 from attrcert.errors import UsageError
 
+LRP_RULES, LRP_STABILISER = ("zb", "z-plus", "w-square"), 1e-6  # the latter is zennit's
 QUADRATURES = ("gauss-legendre", "riemann-right")
 LINF_METHODS = ("scaled", "row-sums", "corollary")
 NOISES = {"uniform": "radius", "gaussian": "sigma"}  # and the word for how far each reaches

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
-from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.loss_gradient import PiecewiseLossGradient
 from attrcert.bounds.first_order.ce_hessian import CrossEntropyHessian
 from attrcert.bounds.first_order.enclosed import FirstOrder, best_of
 from attrcert.bounds.first_order.l2_spectral import L2Spectral
@@ -495,7 +495,7 @@ def test_cross_entropy_bound_is_the_top_eigenvalue_of_the_dense_hessian(
     norm: Norm, relu_mlp: Callable[..., nn.Sequential], images: Callable[..., Tensor]
 ) -> None:
     f, x = relu_mlp(), images(3, 1, 3, 3)
-    explained = LossGradient().explain(f, x, TARGETS)
+    explained = PiecewiseLossGradient().explain(f, x, TARGETS)
     found = CrossEntropyHessian(norm)(explained.jacobian, draws(3))
     H = torch.stack([dense.loss_hessian(f, image, int(k)) for image, k in zip(x, TARGETS, strict=True)])
     top = torch.tensor([dense.top_singular_value(h) for h in H], dtype=torch.float64)
@@ -516,7 +516,7 @@ def test_cross_entropy_bound_of_the_golden_logits_is_the_golden_eigenvalue() -> 
     def f(x: Tensor) -> Tensor:
         return x @ W + torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
 
-    J = LossGradient().explain(f, torch.zeros(1, 2, dtype=torch.float64), torch.tensor([2])).jacobian
+    J = PiecewiseLossGradient().explain(f, torch.zeros(1, 2, dtype=torch.float64), torch.tensor([2])).jacobian
     found = CrossEntropyHessian(L2)(J, draws(1))
     assert float(found.upper) == pytest.approx(0.7353322592041089, rel=2 * F64)  # golden value
     spectral = L2Spectral(L2)(J, draws(1))
@@ -527,7 +527,7 @@ def test_cross_entropy_bound_of_a_saturated_class_is_zero_and_finite() -> None:
     def f(x: Tensor) -> Tensor:
         return torch.stack([x.sum(1) + 1000, x[:, 0]], dim=1)
 
-    J = LossGradient().explain(f, torch.zeros(1, 3, dtype=torch.float64), torch.tensor([0])).jacobian
+    J = PiecewiseLossGradient().explain(f, torch.zeros(1, 3, dtype=torch.float64), torch.tensor([0])).jacobian
     found = CrossEntropyHessian(L2)(J, draws(1))
     assert float(found.upper) == 0.0
     assert bool(torch.isfinite(found.direction).all())

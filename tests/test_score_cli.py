@@ -145,7 +145,7 @@ def test_a_torn_run_goes_on_and_another_one_is_refused(run, tmp_path):
         (("--metric", "rps", "--proved"), "--proved has no effect here: it is for --metric local-robustness, crc"),
         (("--metric", "rps", "--softplus-beta", 3), "--softplus-beta has no effect here"),
         (("--k", 3), "--k means nothing here: no figure of a score depends on it"),
-        (("--layer", "conv9", "--metric", "rrs"), "--layer must be one of"),
+        (("--inner-layer", "conv9", "--metric", "rrs"), "--inner-layer must be one of"),
     ],
     ids=str,
 )  # fmt: skip

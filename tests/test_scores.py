@@ -388,7 +388,7 @@ def test_a_layer_is_found_by_itself_or_by_its_name_and_one_that_is_none_is_refus
     assert by_itself == inner
     assert inner != RelativeStability(2, "1")(sight(dense, x))[0]["rrs"]
     assert RelativeStability(2)(sight(f, x))[0]["rrs"] == RelativeStability(2, "conv")(sight(f, x))[0]["rrs"]
-    with pytest.raises(UsageError, match="--layer must be one of conv, head, got 'cnov'"):
+    with pytest.raises(UsageError, match="--inner-layer must be one of conv, head, got 'cnov'"):
         RelativeStability(2, "cnov").check(f, x, (1, 3, 3))
     assert not any(module._forward_hooks for network in (f.network, dense.network) for module in network.modules())
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from attrcert.attributions.layers import chosen, layer_of
 from attrcert.attributions.own import Model
-from attrcert.errors import AttributionError, UsageError
+from attrcert.errors import UsageError
 from attrcert.registry import imported, unknown
 
 PACKAGE = "captum.attr"
 LAYER = "layer"
+OPTION = "--attribution-arg layer="
 NOT_MAPS = ("Attribution", "NoiseTunnel")  # wrap others, or are what others are made of
 
 
@@ -49,9 +51,7 @@ class CaptumMethod:
         """The layer, where nobody chose one."""
         if LAYER not in self._of_class or LAYER in self.arguments:
             return ""
-        return (
-            f"of the layer {self._layer(model)[0]}, the last convolution (--attribution-arg layer=NAME chooses another)"
-        )
+        return chosen(self._layer(model)[0], OPTION)
 
     @cached_property
     def _member(self) -> Any:
@@ -80,17 +80,5 @@ class CaptumMethod:
         return [name for name in own if name not in ("self", "kwargs")]
 
     def _layer(self, model: Model) -> tuple[str, nn.Module]:
-        """By its name in the network; the last convolution where it has none."""
-        layers = {} if model.network is None else {name: one for name, one in model.network.named_modules() if name}
         wanted = self.arguments.get(LAYER)
-        if wanted is not None:
-            if str(wanted) not in layers:
-                raise unknown("--attribution-arg layer", str(wanted), layers, where="it is a module's name")
-            return str(wanted), layers[str(wanted)]
-        convolutions = [name for name, one in layers.items() if isinstance(one, nn.Conv1d | nn.Conv2d | nn.Conv3d)]
-        if not convolutions:
-            raise AttributionError(
-                f"captum:{self.name} needs a layer, and the network has no convolution",
-                hint=f"--attribution-arg layer=NAME, one of {', '.join(layers)}",
-            )
-        return convolutions[-1], layers[convolutions[-1]]
+        return layer_of(model.network, None if wanted is None else str(wanted), OPTION, f"captum:{self.name}")

@@ -1,5 +1,6 @@
 """Saliency g(x) = grad f_y(x), and the Hessian products that every other attribution is made of [simonyan2013deep]."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.linalg.maps import usual_chunk
-from attrcert.types import Attribution, Classes, Explained, Flat, Inputs, LinearMap, Logits
+from attrcert.types import Attribution, Classes, Explained, Figures, Flat, Inputs, LinearMap, Logits
+
+Score = Callable[[Float[Tensor, "b k"], Classes], Figures]  # what is differentiated, of the logits and the classes
 
 
 @dataclass
@@ -23,8 +26,13 @@ class Tally:
 TALLY = Tally()
 
 
+def logit(logits: Float[Tensor, "b k"], y: Classes) -> Figures:
+    """f_y."""
+    return logits.gather(1, y[:, None])[:, 0]
+
+
 class Hessian(LinearMap):
-    """H(z) of f_y at b points, by products: the graph of the gradient is built once and reused for every product.
+    """H(z) of f_y, or of another score, at b points, by products: the graph of the gradient is built once and reused for every product.
 
     Points are differentiated `chunk` at a time, by default as many as suit the device: large batches are slower than small ones where the
     cache is small. The graphs of `held` points are kept; those of the others are built again for every product, where memory is short.
@@ -41,8 +49,9 @@ class Hessian(LinearMap):
         *,
         chunk: int | None = None,
         held: int | None = None,
+        score: Score = logit,
     ) -> None:
-        self._f, self._points, self._classes = f, points, classes
+        self._f, self._points, self._classes, self._score = f, points, classes, score
         self._chunk, self._held = chunk or usual_chunk(points), held
         self._graphs: dict[int, tuple[Tensor, Tensor]] = {}
         self._rows: Tensor | None = None  # the point of each row of a product, where some share theirs
@@ -86,7 +95,8 @@ class Hessian(LinearMap):
         return shared
 
     def _at(self, points: Int64[Tensor, " kept"]) -> "Hessian":
-        return Hessian(self._f, self._points[points], self._classes[points], chunk=self._chunk, held=self._held)
+        kept = self._points[points], self._classes[points]
+        return Hessian(self._f, *kept, chunk=self._chunk, held=self._held, score=self._score)
 
     def _kept(self, i: int) -> bool:
         """Whether the graph of the i-th chunk stays in memory."""
@@ -97,7 +107,7 @@ class Hessian(LinearMap):
         if i in self._graphs:
             return self._graphs[i]
         chunk = slice(i * self._chunk, (i + 1) * self._chunk)
-        graph = _differentiated(self._f, self._points[chunk], self._classes[chunk], twice=twice)
+        graph = _differentiated(self._f, self._points[chunk], self._classes[chunk], self._score, twice=twice)
         if self._kept(i):
             self._graphs[i] = graph
         return graph
@@ -118,11 +128,11 @@ class Saliency(Attribution):
         return Explained(H.gradient(), H)
 
 
-def gradient(f: Logits, x: Inputs, y: Classes, *, chunk: int | None = None) -> Flat:
-    """grad f_y(x), without a graph."""
+def gradient(f: Logits, x: Inputs, y: Classes, *, chunk: int | None = None, score: Score = logit) -> Flat:
+    """grad f_y(x), or that of another score, without a graph."""
     size = chunk or usual_chunk(x)
     parts = zip(x.split(size), y.split(size), strict=True)
-    return torch.cat([_differentiated(f, z, classes, twice=False)[1].flatten(1) for z, classes in parts])
+    return torch.cat([_differentiated(f, z, classes, score, twice=False)[1].flatten(1) for z, classes in parts])
 
 
 def logit_gradients(f: Logits, x: Inputs) -> tuple[Float[Tensor, "b k"], Float[Tensor, "b k n"]]:
@@ -137,12 +147,11 @@ def logit_gradients(f: Logits, x: Inputs) -> tuple[Float[Tensor, "b k"], Float[T
     return logits.detach(), torch.stack(rows, dim=1)
 
 
-def _differentiated(f: Logits, z: Tensor, y: Tensor, *, twice: bool) -> tuple[Tensor, Tensor]:
+def _differentiated(f: Logits, z: Tensor, y: Tensor, score: Score, *, twice: bool) -> tuple[Tensor, Tensor]:
     TALLY.derivatives += len(z)
     leaf = z.detach().requires_grad_()
     with torch.enable_grad():
-        score = f(leaf).gather(1, y[:, None]).sum()
-        (gradient,) = torch.autograd.grad(score, leaf, create_graph=twice, materialize_grads=True)
+        (gradient,) = torch.autograd.grad(score(f(leaf), y).sum(), leaf, create_graph=twice, materialize_grads=True)
     return leaf, gradient
 
 

@@ -132,7 +132,7 @@ SCORES: dict[str, tuple[Column, ...]] = {
                 headline=True, rank=35 + place, compared=("median",), place=41 + place, leads=not place,
             )
             for place, (name, what, whose) in enumerate(
-                (("ris", "input", "input"), ("ros", "logits", "output"), ("rrs", "inner layer (--layer)", "representation"))
+                (("ris", "input", "input"), ("ros", "logits", "output"), ("rrs", "inner layer (--inner-layer)", "representation"))
             )
         ),
     ),

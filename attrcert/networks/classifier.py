@@ -10,22 +10,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
 
 from attrcert.errors import ModelError, UsageError
 from attrcert.networks.outputs import entry
 from attrcert.networks.twins import Twins
+from attrcert.types import PIXELS, Box
 from attrcert.vocabulary import SOFTPLUS_BETA
 
 
 @dataclass(frozen=True)
 class Classifier:
-    """Pixels to logits. `output` picks one of several outputs; `beta` runs ReLUs as softplus, None runs the network as it is."""
+    """Pixels to logits. `output` picks one of several outputs; `beta` runs ReLUs as softplus, None runs the network as it is; `within` is
+    what its inputs can be.
+    """
 
     network: nn.Module
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     output: str | None = None
     beta: float | None = SOFTPLUS_BETA
+    within: Box = PIXELS
 
     def __post_init__(self) -> None:
         if (self.mean is None) != (self.std is None):
@@ -40,10 +45,14 @@ class Classifier:
             raise UsageError(f"softplus beta must be positive, got {self.beta}")
 
     def __call__(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b k"]:
+        return self.under(Twins(self.beta), x)
+
+    def under(self, mode: TorchFunctionMode, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "b k"]:
+        """With torch's functions as this mode has them, the normalisation's too."""
         if self.network.training:  # it would learn from x: batch norm counts what it sees
             with self.prepared():
-                return self(x)
-        with Twins(self.beta), sdpa_kernel(SDPBackend.MATH):
+                return self.under(mode, x)
+        with mode, sdpa_kernel(SDPBackend.MATH):
             return self._picked(self.network(self._normalised(x)), len(x))
 
     def original(self) -> "Classifier":

@@ -20,11 +20,14 @@ class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[Any, ...]) -> Tensor:
         ctx.weight, ctx.geometry, ctx.shape = weight, geometry, x.shape
+        ctx.set_materialize_grads(False)
         stride, padding, dilation, groups = geometry
         return torch.ops.aten.convolution(x, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        if gradients[0] is None:  # it was passed on by a rule
+            return None, None, None, None
         return _Adjoint.apply(gradients[0], ctx.weight, ctx.geometry, ctx.shape), None, None, None  # type: ignore[no-untyped-call]
 
 
@@ -59,15 +62,20 @@ class _Softplus(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, t: Tensor, beta: float, threshold: float) -> Tensor:
         ctx.save_for_backward(t)
-        ctx.beta, ctx.threshold, ctx.slope = beta, threshold, None
+        ctx.beta, ctx.threshold, ctx.slope, ctx.kept, ctx.passes = beta, threshold, None, None, 0
+        ctx.set_materialize_grads(False)
         return F.softplus(t, beta, threshold)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
+        if gradients[0] is None:
+            return None, None, None
         (t,) = ctx.saved_tensors
         slope = ctx.slope
-        if slope is None and not torch.is_grad_enabled():  # a gradient alone: nothing is kept for products
-            slope = _slope(t, ctx.beta, ctx.threshold)
+        if slope is None and not torch.is_grad_enabled():
+            ctx.passes += 1
+            slope = _slope(t, ctx.beta, ctx.threshold) if ctx.kept is None else ctx.kept
+            ctx.kept = slope if ctx.passes > 1 else None  # of a gradient alone nothing is kept, of products it is
         elif slope is None:
             slope = ctx.slope = _Slope.apply(t, ctx.beta, ctx.threshold)  # type: ignore[no-untyped-call]
         return gradients[0] * slope, None, None
@@ -136,10 +144,17 @@ def batch_norm(
     """The affine map of eval mode; with batch statistics, torch's own."""
     if training or running_mean is None or running_var is None:
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps)
-    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
-    shift = -running_mean * scale + (0.0 if bias is None else bias)
+    scale, shift = scale_and_shift(running_mean, running_var, weight, bias, eps)
     broadcast = (-1, *[1] * (input.ndim - 2))
     return torch.addcmul(shift.view(broadcast), input, scale.view(broadcast))
+
+
+def scale_and_shift(
+    running_mean: Tensor, running_var: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Of a batch norm in eval mode, by channel."""
+    scale = torch.rsqrt(running_var + eps) * (1.0 if weight is None else weight)
+    return scale, -running_mean * scale + (0.0 if bias is None else bias)
 
 
 def _each(value: Any, sides: int) -> list[int]:

@@ -19,7 +19,7 @@ class Called(TorchFunctionMode):
         self.names: list[tuple[str, str]] = []
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.names.append((_name(func), self._stack[-1]))
+        self.names.append((function_name(func), self._stack[-1]))
         return func(*args, **(kwargs or {}))
 
     def __enter__(self) -> "Called":
@@ -38,7 +38,8 @@ class Called(TorchFunctionMode):
         super().__exit__(*reason)  # type: ignore[no-untyped-call]
 
 
-def _name(func: Any) -> str:
+def function_name(func: Any) -> str:
+    """Of torch, without its module."""
     if isinstance(func, OpOverload):  # as exported programs call them
         return func.overloadpacket.__name__
     return (resolve_name(func) or getattr(func, "__name__", "")).rpartition(".")[2]

@@ -37,14 +37,19 @@ class Twins(TorchFunctionMode):
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in _FROZEN:
-            linear = _FROZEN[func](*args, **kwargs)
-            return func(*args, **kwargs) if linear is None else linear
+            return applied(func, *args, **kwargs)
         twin = _TWINS.get(func) if self.beta is not None else None
         smooth = twin(self.beta, *args, **kwargs) if twin else None
         if smooth is None:
             return func(*args, **kwargs)
         self.replaced[func.__name__.partition(".")[0].strip("_")] += 1
         return smooth
+
+
+def applied(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of torch, as `frozen` has it where it does."""
+    linear = _FROZEN[func](*args, **kwargs) if func in _FROZEN else None
+    return func(*args, **kwargs) if linear is None else linear
 
 
 def softplus(t: Tensor, beta: float) -> Tensor:

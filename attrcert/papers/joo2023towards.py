@@ -15,6 +15,14 @@ ITEMS = (
     Item("Grad", Sort.ATTRIBUTION, "saliency", "attrcert.attributions.gradient", "attrcert bound --attribution saliency"),
     Item("xGrad", Sort.ATTRIBUTION, "input x gradient", "attrcert.attributions.input_times_gradient", "attrcert bound --attribution ixg"),
     Item(
+        "GBP", Sort.ATTRIBUTION, "guided backpropagation", "attrcert.attributions.guided_backprop", "attrcert bound --attribution gbp",
+        "Published code passes batch norm by as if it were not there. softplus is taken of what is passed back in units of its size.",
+    ),
+    Item(
+        "LRP", Sort.ATTRIBUTION, "z+, and zB at the input", "attrcert.attributions.relevance", "attrcert bound --attribution lrp",
+        "Published code has zB for LeNet alone, and z+ at the input of its ResNets.",
+    ),
+    Item(
         "manipulation", Sort.ATTACK, "towards a frame, by Adam", "attrcert.attacks.manipulate", "attrcert attack --preset joo --limit 4",
         "Published code keeps the last iterate; here it is the best that is in the ball and keeps the label.",
     ),

@@ -29,7 +29,7 @@ ITEMS = (
     ),
     Item(
         "SM, of the loss", Sort.ATTRIBUTION, "the gradient of the cross-entropy", "attrcert.attributions.loss_gradient",
-        "attrcert bound relu.pt data.npz --arch resnet20 --loss-hessian",
+        "attrcert bound relu.pt data.npz --arch resnet20 --attribution loss-gradient",
     ),
     Item(
         "SG and UG", Sort.ATTRIBUTION, "SmoothGrad and uniform gradient", "attrcert.attributions.smoothed",

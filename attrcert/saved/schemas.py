@@ -14,7 +14,10 @@ SETTINGS = 2  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
 # a later setting: since which version, and what all did before
-INTRODUCED: dict[str, tuple[int, Any]] = {"k": (2, None), "min_top_k": (2, []), "transfer_from": (2, [])}
+INTRODUCED: dict[str, tuple[int, Any]] = {
+    "k": (2, None), "min_top_k": (2, []), "transfer_from": (2, []), "lrp_rule": (2, "zb"), "lrp_stabiliser": (2, 1e-6),
+    "layer": (2, None),
+}  # fmt: skip
 
 
 def _with_correct(row: Row) -> Row:

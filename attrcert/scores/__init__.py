@@ -49,7 +49,7 @@ ABOUT: dict[str, About] = {
     "adv-insertion": About(by_eps=True, curved=True, settings=(*SHARES, "steps")),
     "local-robustness": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER, "steps")),
     "crc": About(by_eps=True, curved=True, of_twin=True, settings=(*DRAWS, *SOLVER)),
-    "stability": About(by_eps=True, settings=(*DRAWS, "layer")),
+    "stability": About(by_eps=True, settings=(*DRAWS, "inner_layer")),
     "localisation": About(settings=("boxes", "loc_threshold", "loc_map")),
 }
 

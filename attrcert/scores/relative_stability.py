@@ -4,7 +4,7 @@ Over random x' of the ball, within the input range, that keep the prediction, th
 
     RIS: max(|(x - x') / x|_2, e),  ROS: max(|f(x) - f(x')|_2, e), f the logits,  RRS: max(|(L(x) - L(x')) / L(x)|_2, e),
 
-L the output of an inner layer: `--layer`, or the last convolution that is called, or, where there is none, what comes before the last
+L the output of an inner layer: `--inner-layer`, or the last convolution that is called, or, where there is none, what comes before the last
 linear layer. Quotients are taken entry by entry; an entry that is 0 divides as if it were e = 1e-6. So entries near 0 rule all three
 figures, and so do black pixels of x, since x counts in pixel units: compare these figures of one data set and one kind of map alone.
 
@@ -40,10 +40,10 @@ class RelativeStability(Score):
     """The largest relative change of the map at random points, by that of the input, the logits and an inner layer: RIS, ROS, RRS."""
 
     random_draws: int = 10
-    layer: str | None = None
+    inner_layer: str | None = None
 
     def check(self, f: Classifier, x: Inputs, maps: tuple[int, ...]) -> None:
-        if self.layer is not None:
+        if self.inner_layer is not None:
             _run(f, x[:1], self._layer(f, x))
 
     def __call__(self, seen: Sight) -> Sequence[Cells]:
@@ -70,10 +70,10 @@ class RelativeStability(Score):
     def _layer(self, f: Classifier, x: Inputs) -> str | None:
         """Its name in the network."""
         modules = dict(f.network.named_modules())
-        if self.layer is not None:
-            if self.layer not in modules or not self.layer:
-                raise unknown("--layer", self.layer, [name for name in modules if name], where="")
-            return self.layer
+        if self.inner_layer is not None:
+            if self.inner_layer not in modules or not self.inner_layer:
+                raise unknown("--inner-layer", self.inner_layer, [name for name in modules if name], where="")
+            return self.inner_layer
         with outputs_by_module(f.network) as seen, torch.no_grad():
             f(x[:1])
         called = list(seen)
@@ -93,7 +93,9 @@ def _run(f: Classifier, x: Inputs, layer: str | None) -> tuple[Tensor, Tensor]:
     with _noted(f.network, layer) as noted, torch.no_grad():
         logits = measurable(f(x))
     if layer is not None and not noted:
-        raise UsageError(f"--layer {layer} gives no tensor when the network runs", hint="choose a layer that is called")
+        raise UsageError(
+            f"--inner-layer {layer} gives no tensor when the network runs", hint="choose a layer that is called"
+        )
     return logits, measurable(noted[-1].flatten(1)) if noted else logits
 
 

@@ -10,8 +10,14 @@ from attrcert.attributions import ATTRIBUTIONS, CAPTUM, SMOOTHED, is_own
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
 from attrcert.settings.sources import parse_argument
-from attrcert.vocabulary import QUADRATURES, Norm, NormKind, parse_eps, parse_number
+from attrcert.vocabulary import LRP_RULES, LRP_STABILISER, QUADRATURES, Norm, NormKind, parse_eps, parse_number
 
+# settings of one attribution, by the names that its label has for them
+OWN_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "integrated-gradients": {"steps": "ig_steps", "quadrature": "quadrature", "baseline": "baseline"},
+    "lrp": {"rule": "lrp_rule", "stabiliser": "lrp_stabiliser"},
+    "grad-cam": {"layer": "layer"},
+}
 LEAST_FAILURE = 1e-100  # quantiles of smaller ones have no digits
 
 
@@ -41,13 +47,17 @@ def _one_number(text: str, name: str) -> float:
     return parse_number(text, name)
 
 
+def _brief(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 @dataclass(frozen=True)
 class Explanation(Settings):
     """The attribution of a class."""
 
     attribution: str = setting(
         "saliency",
-        "What is explained: a name (sm, ixg, ig, sg and us for short), or your own: file.py:function, module:function or "
+        "What is explained: a name (sm, ixg, ig, gbp, cam, sg and us for short), or your own: file.py:function, module:function or "
         "captum:NAME, which run that code. Repeatable: rows for each.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS),
         beyond=is_own, apart=True, basic=True,
     )  # fmt: skip
@@ -64,6 +74,20 @@ class Explanation(Settings):
         "0", "Where integrated gradients begin: a pixel value, mean (what normalisation maps to 0), or blur.", METHOD
     )
 
+    lrp_rule: str = setting(
+        "zb",
+        "Rule of LRP at the input: zb (the box of pixels), z-plus or w-square; z+ inside.",
+        METHOD,
+        choices=LRP_RULES,
+    )
+    lrp_stabiliser: float = setting(
+        LRP_STABILISER, "What LRP adds to the sums that it divides by; larger ones make maps that change less abruptly.", METHOD,
+        read=parse_number, positive=True,
+    )  # fmt: skip
+    layer: str | None = setting(
+        None, "Layer of grad-cam, by its module's name.", METHOD, unsaid="the last convolution", metavar="NAME"
+    )
+
     def check(self) -> None:
         if self.target not in ("predicted", "label") and not self.target.isdecimal():
             raise UsageError(f"--target must be predicted, label or a class number, got {self.target!r}")
@@ -73,9 +97,9 @@ class Explanation(Settings):
         """The method and the parameters that change its value."""
         if is_own(self.attribution):
             return self._own_label
-        if self.attribution != "integrated-gradients":
-            return self.attribution
-        return f"{self.attribution}(steps={self.ig_steps}, quadrature={self.quadrature}, baseline={self.baseline})"
+        told = {word: getattr(self, name) for word, name in OWN_SETTINGS.get(self.attribution, {}).items()}
+        parameters = ", ".join(f"{word}={_brief(value)}" for word, value in told.items() if value is not None)
+        return f"{self.attribution}({parameters})" if parameters else self.attribution
 
     @property
     def _own_label(self) -> str:

@@ -50,7 +50,7 @@ class Scoring(Settings):
     steps: int = setting(
         PRESETS["joo"].settings["steps"], "Steps of the attacks of adv-insertion and local-robustness.", METHOD, least=0
     )
-    layer: str | None = setting(
+    inner_layer: str | None = setting(
         None, "The layer whose output rrs compares, by its name in the network.", METHOD,
         unsaid="the last convolution; without one, what the last linear layer is given",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from attrcert.registry import unknown
 from attrcert.settings.attacking import Attacking
 from attrcert.settings.bounding import Largest, Theorems, Thresholds
 from attrcert.settings.declared import Setting, Settings, declared, option, taken
-from attrcert.settings.explaining import Arithmetic, Averaging, Explanation, Perturbation, Twin
+from attrcert.settings.explaining import OWN_SETTINGS, Arithmetic, Averaging, Explanation, Perturbation, Twin
 from attrcert.vocabulary import NormKind
 
 T = TypeVar("T", bound="Task")
@@ -120,14 +120,14 @@ class Task:
     @property
     def idle(self) -> dict[str, str]:
         """Settings, also of the model and of the computation, that have no effect as the others are, and what they are for."""
-        integrated = "integrated-gradients"
         return {
             **({} if any(map(is_own, self.explained)) else {"attribution_args": "attributions of your own"}),
-            **(
-                {}
-                if integrated in self.explained
-                else dict.fromkeys(("ig_steps", "quadrature", "baseline"), integrated)
-            ),
+            **{
+                setting: name
+                for name, own in OWN_SETTINGS.items()
+                for setting in own.values()
+                if name not in self.explained
+            },
             **(
                 {}
                 if self.differentiates_twice
@@ -183,7 +183,7 @@ class BoundConfig(Task):
         ):
             if asked and self.perturbation.delta_norm.kind is NormKind.LP:
                 raise UsageError(f"{name} for l2 and linf, got norm lp")
-        if self.of_loss and self.explanation.attribution != "saliency":
+        if self.of_loss and self.explanation.attribution not in ("saliency", "loss-gradient"):
             raise UsageError(
                 "--loss-hessian bounds the gradient of the loss and takes no other attribution, "
                 f"got {self.explanation.attribution}"

@@ -40,6 +40,27 @@ def integrated_gradients(
     return g
 
 
+def loss_gradient(f: Network, y: int) -> SampleMap:
+    def g(x: Tensor) -> Tensor:
+        z = x if x.requires_grad else x.detach().requires_grad_()
+        loss = torch.nn.functional.cross_entropy(f(z[None]), torch.tensor([y]))
+        return torch.autograd.grad(loss, z, create_graph=True)[0].flatten()
+
+    return g
+
+
+def grad_cam(f: torch.nn.Sequential, y: int, layer: int) -> SampleMap:
+    """Channel by channel, of what a layer of a sequence gives."""
+
+    def g(x: Tensor) -> Tensor:
+        A = f[: layer + 1](x[None])
+        A = A if A.requires_grad else A.detach().requires_grad_()
+        (slope,) = torch.autograd.grad(f[layer + 1 :](A)[0, y], A, create_graph=True)
+        return sum(slope[0, k].mean() * A[0, k] for k in range(A.shape[1])).flatten()
+
+    return g
+
+
 def blur(x: Tensor, sigma: float) -> Tensor:
     """Each pixel the Gaussian-weighted mean of its image's pixels, pixel by pixel."""
     c, height, width = x.shape

@@ -59,7 +59,8 @@ def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
     if isinstance(attribution, IntegratedGradients):
         raise UsageError("proved bounds of integrated-gradients need a constant baseline", hint="--baseline 0 or mean")
     raise UsageError(
-        "proved bounds are for saliency, input-x-gradient and integrated-gradients, not for smoothed attributions",
+        "proved bounds are for saliency, input-x-gradient and integrated-gradients, not for "
+        + getattr(attribution, "name", "smoothed attributions"),
         hint="--smooth uniform has a certificate of its own",
     )
 

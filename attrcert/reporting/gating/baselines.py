@@ -21,8 +21,8 @@ HOW = (
 )  # no figure's meaning depends on these
 GROUPS = {  # names for several keys of an identity
     "attribution": (
-        "attribution", "ig_steps", "quadrature", "baseline", "sigma", "radius", "noise_draws", "smooth_base", "smooth_unit",
-        "loss_hessian",
+        "attribution", "ig_steps", "quadrature", "baseline", "lrp_rule", "lrp_stabiliser", "layer", "sigma", "radius", "noise_draws",
+        "smooth_base", "smooth_unit", "loss_hessian",
     ),
     "norm": ("norm", "p"),
     "data": ("dataset_sha256", "resize", "crop", "channels", "skip", "limit", "indices", "shard"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attributions.own import Own
+from attrcert.attributions.differentiated import Differentiated
 from attrcert.errors import AttributionError, ModelError
 from attrcert.loading.datasets import LoadedData
 from attrcert.networks.classifier import Classifier
@@ -50,9 +50,9 @@ def before_task(
     few: Float[Tensor, "b *shape"],
     *,
     needs: Callable[[Classifier, Float[Tensor, "b *shape"]], Finding] | None,
-    own: Own | None = None,
+    own: Differentiated | None = None,
 ) -> list[Finding]:
-    """The same of what one task explains. `needs` is its own check, if it has one, and `own` the user's own attribution."""
+    """The same of what one task explains. `needs` is its own check, if it has one, and `own` an attribution that is itself looked at."""
     findings = [_passed(own_maps(own, f, few))] if own else []
     if needs is not None:  # what is averaged over noise may have kinks
         findings += [*kinks(f, few), _passed(needs(f, few))]

@@ -1,4 +1,6 @@
-"""A user's own attribution: does it give maps, the same ones every time, each sample its own, and can they be differentiated?"""
+"""A user's own attribution, or another that autograd differentiates: does it give maps, the same ones every time, each sample its own, and
+can they be differentiated?
+"""
 
 import copy
 from dataclasses import replace
@@ -7,18 +9,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attributions.own import AutogradJacobian, Own
+from attrcert.attributions.differentiated import AutogradJacobian, Differentiated
 from attrcert.errors import AttrcertError
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level, first_line
 from attrcert.running.checks.outputs import relative
-from attrcert.vocabulary import shortened
+from attrcert.vocabulary import SOFTPLUS_BETA, shortened
 
 NAME = "attribution"
 WITH_VALUES = (
     "its values alone are enough for attack --attack search or random, score --metric insertion, deletion, rps or stability, "
     "bound --smooth, max-eps --smooth, min-radius, and smooth --certify-pixels"
 )
+SMOOTH = f"run ReLUs as softplus (--softplus-beta {SOFTPLUS_BETA:g})"
 AWAY = 0.05  # standard deviation of the noise under which derivatives are looked at: flat parts of images are where maps have kinks
 ZERO = "its Jacobian is zero at the first samples, and a bound of 0 would mean nothing"
 # by the type of numbers: what a sample alone may differ by, steps of difference quotients, and how far the best may be from a product
@@ -28,7 +31,7 @@ NEAR = {torch.float32: 5e-2, torch.float64: 1e-2}
 ADJOINT = {torch.float32: 1e-3, torch.float64: 1e-8}
 
 
-def own_maps(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+def own_maps(own: Differentiated, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """Finite maps that are a function of their sample alone; their shape, and what was chosen for the user."""
     with torch.no_grad():
         y = f(x).argmax(1)
@@ -52,7 +55,7 @@ def own_maps(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     return Finding(NAME, Level.OK, ", ".join(filter(None, told)))
 
 
-def differentiable(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
+def differentiable(own: Differentiated, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """Products with its Jacobian: there are some, both ways agree, no sample enters another's, and differences of values say the same."""
     exact, z = _in_double(own, f, x)
     z = z + AWAY * torch.randn(z.shape, generator=torch.Generator().manual_seed(1)).to(z)
@@ -63,13 +66,14 @@ def differentiable(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Fin
     except (AttrcertError, RuntimeError, NotImplementedError) as error:
         reason = f"autograd cannot follow it: {shortened(first_line(error), 120)}"
     if reason:
-        return Finding(NAME, Level.FAIL, f"{own.name} cannot be differentiated: {reason}", WITH_VALUES)
+        hint = f"{SMOOTH}; {WITH_VALUES}" if reason == ZERO and f.beta is None else WITH_VALUES
+        return Finding(NAME, Level.FAIL, f"{own.name} cannot be differentiated: {reason}", hint)
     return Finding(
         NAME, Level.OK, f"{own.name} is differentiable: products with its Jacobian agree with differences of its values"
     )
 
 
-def _in_double(own: Own, f: Classifier, x: Tensor) -> tuple[Classifier, Tensor]:
+def _in_double(own: Differentiated, f: Classifier, x: Tensor) -> tuple[Classifier, Tensor]:
     """The network in float64, where it and the map run there."""
     exact = replace(f, network=copy.deepcopy(f.network).double())
     try:
@@ -79,7 +83,7 @@ def _in_double(own: Own, f: Classifier, x: Tensor) -> tuple[Classifier, Tensor]:
     return exact, x.double()
 
 
-def _wrong(own: Own, f: Classifier, z: Tensor, J: AutogradJacobian) -> str:
+def _wrong(own: Differentiated, f: Classifier, z: Tensor, J: AutogradJacobian) -> str:
     """What keeps the products from being those of the Jacobian; empty where nothing does."""
     if not J.reaches:
         return "the graph of its maps does not reach the input (detached, or not computed by torch; what torch.autograd.grad gives has one)"
@@ -98,7 +102,7 @@ def _wrong(own: Own, f: Classifier, z: Tensor, J: AutogradJacobian) -> str:
     return _unlike_differences(own, f, z, J.classes, v, image)
 
 
-def _unlike_differences(own: Own, f: Classifier, z: Tensor, y: Tensor, v: Tensor, image: Tensor) -> str:
+def _unlike_differences(own: Differentiated, f: Classifier, z: Tensor, y: Tensor, v: Tensor, image: Tensor) -> str:
     """At half of the samples a kink may be near."""
     quotients = [
         (own.value(f, z + h * v.view_as(z), y) - own.value(f, z - h * v.view_as(z), y)) / (2 * h)

@@ -21,7 +21,7 @@ from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
-from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.methods import Layout, differentiated_part, explainer
 from attrcert.running.evaluating.predicting import Predictions
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
@@ -62,7 +62,7 @@ class Attacks(Bounds[AttackConfig]):
     def ready(cls, config: AttackConfig, scene: Scene) -> "Attacks":
         if cls is Attacks and not config.attacking.on_maps:
             return replace(ValueAttacks.ready(config.replacing(random_draws=0), scene), findings=())
-        own = own_part(config) if cls is Attacks and _blind(config) else None
+        own = differentiated_part(config) if cls is Attacks and _blind(config) else None
         if own is not None and (seen := differentiable(own, scene.f, scene.x[:4])).level is Level.FAIL:
             return ValueAttacks.without_bounds(config, scene, seen)
         if not scene.replaced:  # the network is its own twin
@@ -127,7 +127,7 @@ class ValueAttacks(Attacks):
 def _blind(config: AttackConfig) -> bool:
     """Whether nothing that is asked for needs derivatives of the user's own attribution."""
     attacking = config.attacking
-    return not attacking.on_maps or (own_part(config) is not None and set(attacking.on_maps) <= set(BLIND))
+    return not attacking.on_maps or (differentiated_part(config) is not None and set(attacking.on_maps) <= set(BLIND))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from attrcert.running.checks.derivatives import curvature, piecewise_linear
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
-from attrcert.running.evaluating.methods import explainer, own_part
+from attrcert.running.evaluating.methods import differentiated_part, explainer
 from attrcert.running.evaluating.proving import Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
@@ -38,7 +38,7 @@ class Bounds(Work[B]):
 
     @classmethod
     def need(cls, config: B) -> Callable[[Classifier, Tensor], Finding] | None:
-        own = own_part(config)
+        own = differentiated_part(config)
         if own is not None:
             return partial(differentiable, own)
         return piecewise_linear if config.of_loss else curvature

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from attrcert.attributions import ATTRIBUTIONS, is_own
 from attrcert.attributions.baselines import parse_baseline
-from attrcert.attributions.loss_gradient import LossGradient
+from attrcert.attributions.differentiated import Differentiated
+from attrcert.attributions.loss_gradient import PiecewiseLossGradient
 from attrcert.attributions.own import Own
 from attrcert.attributions.unit import Direction
 from attrcert.bounds.first_order.ce_hessian import CrossEntropyHessian
@@ -71,7 +72,7 @@ def solver(config: BoundConfig, allowance: float | None) -> TopSingularValue:
 def explainer(config: Task, mean: tuple[float, ...] | None, layout: Layout) -> Attribution:
     """The attribution; `mean` is the model's, which a baseline may name."""
     if config.of_loss:
-        return LossGradient()
+        return PiecewiseLossGradient(chunk=layout.chunk)
     noise = config.averaged
     if noise is None:
         return _made(config.explanation, mean, layout)
@@ -87,21 +88,29 @@ def explainer(config: Task, mean: tuple[float, ...] | None, layout: Layout) -> A
     )
 
 
-def own_part(config: Task, layout: Layout = PLAIN) -> Own | None:
-    """The user's own map that is explained, or that is averaged over noise; None where it is one of ours."""
+def differentiated_part(config: Task, layout: Layout = PLAIN) -> Differentiated | None:
+    """The map that is explained, or that is averaged over noise, where autograd differentiates it: what it is must be looked at."""
     explanation = config.averaged.base(config.explanation) if config.averaged else config.explanation
-    own = is_own(explanation.attribution) and not config.of_loss
-    return Own(own_function(explanation), explanation.label, layout.chunk) if own else None
+    name = explanation.attribution
+    if config.of_loss or not (is_own(name) or issubclass(ATTRIBUTIONS.member(name), Differentiated)):
+        return None
+    made = _made(explanation, None, layout)
+    assert isinstance(made, Differentiated)
+    return made
 
 
 def _made(explanation: Explanation, mean: tuple[float, ...] | None, layout: Layout, **smoothing: Any) -> Attribution:
     if is_own(explanation.attribution):
-        return Own(own_function(explanation), explanation.label, layout.chunk)
+        return Own(own_function(explanation), explanation.label, layout.chunk, layout.held)
+    integrated = explanation.attribution == "integrated-gradients"
     return ATTRIBUTIONS.make(
         explanation.attribution,
         steps=explanation.ig_steps,
         quadrature=explanation.quadrature,
-        baseline=parse_baseline(explanation.baseline, mean),
+        **({"baseline": parse_baseline(explanation.baseline, mean)} if integrated else {}),
+        rule=explanation.lrp_rule,
+        stabiliser=explanation.lrp_stabiliser,
+        layer=explanation.layer,
         chunk=layout.chunk,
         held=layout.held,
         **smoothing,

@@ -23,7 +23,7 @@ from attrcert.running.checks.derivatives import curvature
 from attrcert.running.checks.findings import Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.drawing import Drawing, Group
-from attrcert.running.evaluating.methods import explainer, own_part
+from attrcert.running.evaluating.methods import differentiated_part, explainer
 from attrcert.running.evaluating.samples import picked
 from attrcert.running.evaluating.smoothing import Certificates
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
@@ -53,7 +53,7 @@ class Turns(Certificates):
     def ready(cls, config: Certifying, scene: Scene) -> "Turns":
         made, twin = super().ready(config, scene), replace(scene.f, beta=SOFTPLUS_BETA)
         assert isinstance(made, Turns)
-        own = own_part(config)
+        own = differentiated_part(config)
         seen = differentiable(own, twin, scene.x[:4]) if own else curvature(twin, scene.x)
         return replace(made, twin=twin) if seen.level is Level.OK else made
 

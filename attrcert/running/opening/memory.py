@@ -7,6 +7,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.attributions.gradient import Saliency
+from attrcert.attributions.smoothed import SmoothGrad, UniformSmooth
+from attrcert.attributions.unit import Direction
 from attrcert.linalg.maps import usual_chunk
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.types import Attribution, Logits
@@ -51,7 +53,7 @@ def plan(
     if points == 1:
         each = BESIDE * sample_bytes(attribution, f, x, y) + basis
         return Plan(max(1, min(memory // max(each, 1), MOST_SAMPLES[kind])), least=each)
-    point = max(1, sample_bytes(PLAIN, f, x, y))
+    point = max(1, sample_bytes(_of_point(attribution), f, x, y))
     most = max(1, min(MOST_SAMPLES[kind], MOST_POINTS[kind] // points))
     vector = ON_THE_WAY * points * x.numel() * x.element_size()
     least = BESIDE * point + basis + vector
@@ -63,6 +65,13 @@ def plan(
         return Plan(1, chunk, least=least)
     copies = max(1, min(SHARING, memory // (SHARED_PART * vector)))
     return Plan(1, *_split(memory - basis - copies * vector, point, usual_chunk(x)), copies, least)
+
+
+def _of_point(attribution: Attribution) -> Attribution:
+    """What a smoothed attribution averages, if that takes one gradient; else the gradient, which it is made of."""
+    while isinstance(attribution, SmoothGrad | UniformSmooth | Direction):
+        attribution = attribution.base
+    return attribution if attribution.points == 1 else PLAIN
 
 
 def _split(room: int, point: int, most: int) -> tuple[int, int]:

@@ -128,8 +128,10 @@ def _load(
     if data.resize is None and data.crop is None and found.of_pixels:
         found, told = prepared(loaded, found)
     loaded = replace(loaded, notes=(*loaded.notes, *found.notes, *told))
+    classifier = replace(loaded.classifier, within=found.within)
     if found.scale is not None:
-        loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
+        classifier = classifier.of_divided(found.scale.tolist())
+    loaded = replace(loaded, classifier=classifier)
     return loaded, found, device
 
 

@@ -13,7 +13,7 @@ from attrcert.registry import imported
 from attrcert.running.checks.data import perturbation_size
 from attrcert.running.checks.doctor import before_task
 from attrcert.running.checks.findings import Finding
-from attrcert.running.evaluating.methods import Layout, explainer, own_part
+from attrcert.running.evaluating.methods import Layout, differentiated_part, explainer
 from attrcert.running.evaluating.versions import Version
 from attrcert.running.evaluating.work import AnyWork, Rowing, Scene, Together
 from attrcert.running.opening.layouts import layout, memory_findings
@@ -69,7 +69,7 @@ def _single(config: Task, loaded: Loaded) -> Readied:
     beta, x, data, options = config.twin.beta, loaded.x, loaded.data, loaded.options
     f = loaded.f if beta is None else replace(loaded.f, beta=beta)
     kind: type[AnyWork] = imported(config.work)
-    findings = before_task(f, loaded.few, needs=kind.need(config), own=own_part(config))
+    findings = before_task(f, loaded.few, needs=kind.need(config), own=differentiated_part(config))
     attribution, logits = explainer(config, f.mean, Layout()), f(x[:1])
     _check_target(config, logits.shape[1])
     memory = parse_bytes(options.memory) // options.sharing

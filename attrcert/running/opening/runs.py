@@ -110,7 +110,7 @@ class Run(Evaluation):
             "model": self.model_facts.get("checkpoint"),
             "data": self.data.facts.get("dataset"),
             config.done: f"{config.about(classes)}{ball}",
-            "maps": next((finding.message for finding in self.findings if finding.check == NAME), None),
+            "maps": "; ".join(finding.message for finding in self.findings if finding.check == NAME) or None,
             "activations": self._twin("" if notes.get("measured") else ", and the figures speak of that twin"),
             **notes,
         }
