@@ -263,7 +263,9 @@ def test_every_text_calls_the_figures_first_order_estimates(attrcert, work, form
 
 def test_quiet_leaves_stderr_empty(bound, bound_of):
     assert bound().err == ""
-    assert "max-pooling" in bound_of("Pooled").err
+    done = bound_of("Pooled")
+    assert "max-pooling" in done.err
+    assert "kinks: max-pooling" in done.out
     assert bound_of("Pooled", "--quiet").err == ""
 
 

@@ -28,8 +28,17 @@ def only(rows: list[dict], command: str, **identity) -> str:
 
 def test_an_estimate_is_rounded_up_and_never_called_more():
     said = only(bounded(10.0, 14.01, 70.0), "bound")
-    assert "no perturbation within l2 0.1 turns the saliency map of half of the 3 samples by more than 14.1" in said
+    assert "the saliency map turns by no more than 14.1 degrees within l2 0.1 on at least half of the 3 samples" in said
     assert said.startswith("By first-order estimates, which attacks can exceed,")
+
+
+def test_that_an_estimate_is_too_low_is_said_before_the_estimate():
+    rows = [
+        {**one, "T_e": 1.0, "T_e_attained": 0.9, "c": c} for one, c in zip(bounded(1.0, 2.0), (1.0, 1.3), strict=True)
+    ]
+    said = only(rows, "bound")
+    assert said.startswith("T_e is too low on 1 of 2 samples: there")
+    assert "By first-order estimates" in said
 
 
 @pytest.mark.parametrize("angles", [(10.0, None, None), (None,)])
@@ -54,7 +63,7 @@ def test_of_several_attacks_the_best_on_each_sample_counts_rounded_down():
         for i, angle in enumerate(of)
     ]
     said = only(rows, "attack")
-    assert "of half of the 3 samples by at least 20 degrees" in said
+    assert "turned the saliency map by at least 20 degrees on half of the 3 samples" in said
     assert "exceeded the first-order bound T_e on 1 of 3" in said
     assert "at least 16.0 degrees" in only([one for one in rows if one["index"] == 0], "attack")
 
@@ -66,7 +75,7 @@ def test_an_attack_that_measured_no_angle_says_how_far_it_moved_the_map():
 def test_the_eps_of_a_threshold_is_rounded_down_and_empty_means_any():
     about = {"threshold_kind": "angle", "threshold": 20.0}
     rows = [row(i, eps_max=eps, **about) for i, eps in enumerate((0.1379, 0.2, 0.01))]
-    assert "within l2 0.137 turns the saliency map of half of the 3 samples by more than 20" in only(rows, "max-eps")
+    assert "within l2 0.137 turns the saliency map by more than 20 degrees on at least half" in only(rows, "max-eps")
     assert "perturbation of any size turns" in only([row(0, **about)], "max-eps")
 
 
@@ -87,7 +96,7 @@ def test_what_no_certificate_allows_is_not_called_certified():
 def test_failed_samples_are_left_out_and_told():
     failed = [{"index": 7, "status": "error:range"}]
     first, second = sentences([*bounded(9.0), *failed], "bound", {})
-    assert "of the sample by" in first
+    assert first.endswith("within l2 0.1 on the sample.")
     assert second == "1 of the 2 samples could not be used."
     assert "No sample could be used" in sentences(failed, "bound", {})[0]
 
@@ -96,7 +105,7 @@ def test_failed_samples_are_left_out_and_told():
 def test_a_run_ends_with_the_sentence_in_every_text(shape):
     done = attrcert("bound", "--limit", 2, "--format", shape)
     said = json.loads(done.out)["sentences"] if shape == "json" else [" ".join(done.out.split())]
-    assert said[-1].endswith("by more than 14.1 degrees."), done.out
+    assert said[-1].endswith("by no more than 14.1 degrees within l2 0.1 on at least half of the 2 samples."), done.out
 
 
 @pytest.mark.parametrize(("c", "beyond"), [(1.0, ""), (1.04, ""), (1.06, "too low on 1 of 2")])
@@ -111,5 +120,5 @@ def test_what_the_run_saw_of_perturbations_beyond_the_estimate_is_a_warning():
     words = ("bound", "fashion-adversarial", "--limit", 4, "--eps", 0.1)
     done = attrcert(*words)
     assert "warning: T_e is too low on 2 of 4 samples" in done.said
-    assert "This is too low on 2 of 4" in done.shown
+    assert "T_e is too low on 2 of 4 samples: there" in done.shown
     assert attrcert(*words, "--quiet").err == ""

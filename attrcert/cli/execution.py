@@ -90,7 +90,7 @@ def _warn_beyond(run: Run, rows: Sequence[Row], *, quiet: bool) -> None:
     if beyond and not quiet:
         warn(
             f"T_e is too low on {beyond} of {samples} samples: at the worst perturbation found the attribution moves farther. "
-            "`attrcert attack` shows how far; --proved bounds it"
+            "`attrcert attack` shows how far; --proved bounds it where the network allows that"
         )
 
 

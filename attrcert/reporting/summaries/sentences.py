@@ -50,7 +50,7 @@ def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         if asked:
             yield _bounded(of_eps, Guarantee.PROVED, limit)
         if limit is None:
-            yield _bounded(of_eps, Guarantee.FIRST_ORDER, _limit(of_eps, "T_c_deg")) + _measured(of_eps)
+            yield _measured(of_eps) + _bounded(of_eps, Guarantee.FIRST_ORDER, _limit(of_eps, "T_c_deg"))
 
 
 def _measured(rows: Sequence[Row]) -> str:
@@ -58,7 +58,9 @@ def _measured(rows: Sequence[Row]) -> str:
     beyond, samples = measured_beyond(rows)
     if not beyond:
         return ""
-    return f" This is too low on {beyond} of {samples}: the worst perturbation found moves the map farther than T_e."
+    return (
+        f"T_e is too low on {beyond} of {samples} samples: there the worst perturbation found moves the map farther. "
+    )
 
 
 def _limit(rows: Sequence[Row], name: str) -> float | None:
@@ -71,13 +73,13 @@ def _bounded(rows: Sequence[Row], guarantee: Guarantee, limit: float | None) -> 
     proved = guarantee is Guarantee.PROVED
     if limit is not None:
         return (
-            f"{WORTH[guarantee]} no perturbation within {_ball(rows)} turns the {_map(rows)} of {_half(rows)} "
-            f"by more than {_degrees(limit, round_up)}."
+            f"{WORTH[guarantee]} the {_map(rows)} turns by no more than {_degrees(limit, round_up)} within {_ball(rows)} on "
+            f"{_at_least_half(rows)}."
         )
     name = "angle_proved_deg" if proved else "T_c_deg"
     without = f"{len(rows) - len(figures(rows, name))} of {len(rows)} samples"
     worth = "Nothing is proved of" if proved else "First-order estimates do not limit"
-    return f"{worth} how far perturbations within {_ball(rows)} turn the {_map(rows)} of {without}."
+    return f"{worth} how far perturbations within {_ball(rows)} turn the {_map(rows)} on {without}."
 
 
 def _attacks(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
@@ -87,11 +89,11 @@ def _attacks(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         turned = "T_hat_c_deg" if figures(of_eps, "T_hat_c_deg") else "T_hat_e"
         reached = LowStatistic.of([max(figures(one, turned), default=0.0) for one in samples]).median or 0.0
         moved = (
-            f"turned the {_map(of_eps)} of {_half(samples)} by at least {_degrees(reached, round_down)}"
+            f"turned the {_map(of_eps)} by at least {_degrees(reached, round_down)}"
             if turned == "T_hat_c_deg"
-            else f"moved the {_map(of_eps)} of {_half(samples)} by at least {round_down(reached, 3)} (T_hat_e)"
+            else f"moved the {_map(of_eps)} by at least {round_down(reached, 3)} (T_hat_e)"
         )
-        yield f"Within {_ball(of_eps)} an attack that keeps the label {moved}{_compared(samples)}."
+        yield f"Within {_ball(of_eps)} an attack that keeps the label {moved} on {_half(samples)}{_compared(samples)}."
 
     for of_eps in _by_eps(rows):
         for attack, of_attack in grouped(of_eps, lambda row: str(row.get("attack"))).items():
@@ -127,8 +129,8 @@ def _turned(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     for of_case in grouped(rows, lambda row: (row.get("radius"), row.get("eps"))).values():
         reached = LowStatistic.of([max(figures([row], "T_hat_c_deg"), default=0.0) for row in of_case]).median or 0.0
         yield (
-            f"Within {_ball(of_case)} an attack turned the smoothed {_map(of_case)} of {_half(of_case)} "
-            f"by at least {_degrees(reached, round_down)}."
+            f"Within {_ball(of_case)} an attack turned the smoothed {_map(of_case)} by at least {_degrees(reached, round_down)} on "
+            f"{_half(of_case)}."
         )
     yield from _smoothed(rows, identity)
 
@@ -139,10 +141,10 @@ def _inverted(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
         found = figures(of_case, "eps_max")
         eps = LowStatistic.of(found, above=len(of_case) - len(found)).median
         within = "of any size" if eps is None else f"within {_norm(of_case)} {round_down(eps, 3)}"
-        kept = _kept(str(kind), number(threshold)).format(f"the {_map(of_case)} of {_half(of_case)}")
+        kept = _kept(str(kind), number(threshold)).format(f"the {_map(of_case)}")
         worth = WORTH[Guarantee(str(of_case[0].get("guarantee") or Guarantee.FIRST_ORDER.value))]
         worth = WORTH[Guarantee.CORRECTED] if identity.get("corrected") else worth
-        yield f"{worth} no perturbation {within} {kept}."
+        yield f"{worth} no perturbation {within} {kept} on {_at_least_half(of_case)}."
 
 
 def _kept(kind: str, threshold: float) -> str:
@@ -274,6 +276,10 @@ def _map(rows: Sequence[Row]) -> str:
 
 def _half(samples: Sequence[Any]) -> str:
     return f"half of the {len(samples)} samples" if len(samples) > 1 else "the sample"
+
+
+def _at_least_half(samples: Sequence[Any]) -> str:
+    return f"{'at least ' * (len(samples) > 1)}{_half(samples)}"
 
 
 def _degrees(value: Cell, rounded: Callable[[float, int], str]) -> str:

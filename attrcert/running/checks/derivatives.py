@@ -13,6 +13,7 @@ from attrcert.running.checks.findings import Finding, Level, first_line
 from attrcert.running.checks.outputs import relative
 from attrcert.vocabulary import SOFTPLUS_BETA, some
 
+KINKS = "kinks"  # the check of them
 EXACT = ("abs", "gt", "where", "clip", "clamp")  # words that other functions' names contain
 _KINKS = {
     "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it "
@@ -96,9 +97,9 @@ def kinks(f: Classifier, x: Float[Tensor, "b *shape"]) -> list[Finding]:
                 found.setdefault(reason, []).append(module)
     if not found:
         message = "none of the known kinks (max-pooling, ReLU, clamp, maximum, abs, where, ...) was seen"
-        return [Finding("kinks", Level.OK, message)]
+        return [Finding(KINKS, Level.OK, message)]
     hint = "first-order figures say nothing beyond the nearest switch or kink"
     return [
-        Finding("kinks", Level.WARN, f"{reason} ({some(dict.fromkeys(modules), 3)})", hint)
+        Finding(KINKS, Level.WARN, f"{reason} ({some(dict.fromkeys(modules), 3)})", hint)
         for reason, modules in found.items()
     ]

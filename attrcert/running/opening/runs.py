@@ -9,8 +9,9 @@ from typing import Any
 
 from attrcert.columns import Cell, Row
 from attrcert.loading.files import sha256
+from attrcert.running.checks.derivatives import KINKS
 from attrcert.running.checks.fidelity import Fidelity
-from attrcert.running.checks.findings import Finding
+from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import NAME
 from attrcert.running.evaluating.evaluate import Evaluation, Warn
 from attrcert.running.evaluating.own_maps import own_source
@@ -99,7 +100,7 @@ class Run(Evaluation):
     def facts(self) -> dict[str, Any]:
         """What a reader of the summary must know."""
         config, notes = self.config, self.config.notes(len(self.data.selected))
-        if self.fidelity is None:  # there are no two networks to tell apart
+        if not self.fidelity:  # there are no two networks to tell apart
             notes = {**notes, "measured": None}
         norms = dict.fromkeys(f"|delta|_{one.perturbation.delta_norm.p:g} <= eps" for one in config.singles)
         ball = f", perturbations {' or '.join(norms)} in {self.data.units}" if config.perturbs else ""
@@ -112,6 +113,8 @@ class Run(Evaluation):
             config.done: f"{config.about(classes)}{ball}",
             "maps": "; ".join(finding.message for finding in self.findings if finding.check == NAME) or None,
             "activations": self._twin("" if notes.get("measured") else ", and the figures speak of that twin"),
+            "kinks": "; ".join(one.message for one in self.findings if one.check == KINKS and one.level is Level.WARN)
+            or None,
             **notes,
         }
 
