@@ -15,6 +15,7 @@ from attrcert import bound
 from attrcert.attributions.captum_methods import CaptumMethod
 from attrcert.attributions.own import Own
 from attrcert.draws import Draws
+from attrcert.errors import AttributionError
 from attrcert.linalg.row_sums import dense
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Level
@@ -229,3 +230,48 @@ def test_a_differentiable_map_is_bounded_beside_a_search():
     own = ("--attribution", f"{FILE}:coarse", "--limit", 1, "--quiet", "--format", "csv", "--random-draws", 2)
     (row,) = attrcert("attack", *own, "--attack", "search", "--steps", 2, "--restarts", 0).rows
     assert 0 < float(row["T_hat_e"]) <= 1.1 * float(row["T_e"])
+
+
+class Functional(nn.Module):
+    """Three linear layers between which activations are called as functions, or are modules; none of them where there is no name."""
+
+    def __init__(self, function=None, module=None):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)])
+        self.function, self.module = function, module
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            x = self.function(x) if self.function else x
+            x = self.module(x) if self.module else x
+        return x
+
+
+@pytest.mark.parametrize(
+    ("method", "network", "said"),
+    [
+        ("GuidedBackprop", Functional(torch.relu), "calls functions: relu in the model"),
+        ("Deconvolution", Functional(nn.functional.relu, nn.ReLU()), "calls functions: relu in the model"),
+        ("NeuronGuidedBackprop", Functional(torch.relu_), "calls functions: relu"),
+        ("GuidedBackprop", Functional(None, nn.GELU()), "needs modules of the kind nn.ReLU, and the network has none"),
+        ("DeepLiftShap", Functional(torch.sigmoid), "calls functions: sigmoid"),
+        ("DeepLift", Functional(nn.functional.gelu), "and the network has none"),
+        ("LRP", Functional(torch.tanh), "calls functions: tanh"),
+    ],
+)
+def test_a_method_of_hooks_is_refused_where_activations_are_no_modules(method, network, said):
+    f, x = Classifier(network.double().eval(), beta=5.0), torch.rand(2, 4, dtype=torch.float64)
+    with pytest.raises(AttributionError) as refused:
+        checked(Own(CaptumMethod(method, {}), method), f, x)
+    assert said in refused.value.message
+    assert f"captum:{method}" in refused.value.message
+
+
+@pytest.mark.parametrize("method", ["GuidedBackprop", "DeepLift", "Saliency"])
+def test_modules_are_hooked_and_other_methods_need_none(method):
+    modules = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    network = Functional(torch.relu) if method == "Saliency" else modules
+    f, x = Classifier(network.double().eval(), beta=5.0), torch.rand(2, 4, dtype=torch.float64)
+    own = Own(CaptumMethod(method, {}), method)
+    assert checked(own, f, x).level is Level.OK

@@ -7,10 +7,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.attributions.captum_methods import CaptumMethod
 from attrcert.attributions.own import AutogradJacobian, Own
 from attrcert.errors import AttrcertError
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level, first_line
+from attrcert.running.checks.hooked import check_hooked
 from attrcert.running.checks.outputs import relative
 from attrcert.vocabulary import shortened
 
@@ -30,6 +32,9 @@ ADJOINT = {torch.float32: 1e-3, torch.float64: 1e-8}
 
 def own_maps(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """Finite maps that are a function of their sample alone; their shape, and what was chosen for the user."""
+    function = getattr(own, "function", None)
+    if isinstance(function, CaptumMethod):
+        check_hooked(function, f, x)
     with torch.no_grad():
         y = f(x).argmax(1)
     once = own.value(f, x, y)
