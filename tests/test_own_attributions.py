@@ -164,6 +164,7 @@ def test_coarser_maps_are_smoothed_attacked_and_drawn(tmp_path):
         (str(FILE), f"must be {FILE}:FUNCTION"),
         ("captum:Salency", "did you mean 'Saliency'?"),
         ("captum:DeepLift", "--attribution-arg of captum:DeepLift must be one of"),
+        ("captum:GradientShap", "e.g. --attribution-arg baselines=0"),
     ],
 )
 def test_what_is_wrong_with_it_is_told(attribution, said):
@@ -275,3 +276,13 @@ def test_modules_are_hooked_and_other_methods_need_none(method):
     f, x = Classifier(network.double().eval(), beta=5.0), torch.rand(2, 4, dtype=torch.float64)
     own = Own(CaptumMethod(method, {}), method)
     assert checked(own, f, x).level is Level.OK
+
+
+def test_a_number_is_enough_for_baselines():
+    network = nn.Sequential(nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 3)).double().eval()
+    f, x, y = Classifier(network, beta=None), torch.rand(2, 4, dtype=torch.float64), torch.tensor([0, 2])
+    method = CaptumMethod("DeepLiftShap", {"baselines": 0.5})
+    method.check()
+    one = Own(CaptumMethod("DeepLift", {"baselines": 0.5}), "one").value(f, x, y)
+    torch.testing.assert_close(Own(method, "shap").value(f, x, y), one)
+    assert "seeds them" in checked(Own(CaptumMethod("GradientShap", {"baselines": 0}), "shap"), f, x).hint

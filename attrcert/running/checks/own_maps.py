@@ -45,7 +45,11 @@ def own_maps(own: Own, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     again, copies = own.value(f, x, y)[few], x[few].expand(2, *x.shape[1:])
     tolerance = COUPLING[x.dtype]
     if relative(again, once[few]) > tolerance:
-        hint = "it draws random numbers: let it draw them from a torch.Generator with a fixed seed"
+        hint = "it draws random numbers: " + (
+            "call it from a function of your own, file.py:function, that seeds them"
+            if isinstance(function, CaptumMethod)
+            else "let it draw them from a torch.Generator with a fixed seed"
+        )
         return Finding(
             NAME, Level.FAIL, f"two calls of {own.name} differ by {relative(again, once[few]):.2g} relative", hint
         )
