@@ -211,6 +211,24 @@ def test_another_file_of_weights_fits_the_folders_architecture(folder, tmp_path)
     assert holds(loaded(tmp_path / "tuned.ckpt", f"hf:{folder}"), vit(1))
 
 
+def test_the_folders_own_file_fits_by_its_name_too_whatever_wraps_it_and_however_many_classes_it_has(folder, tmp_path):
+    file = folder / "model.safetensors"
+    assert not load_file(file).keys() <= vit().state_dict().keys()  # it has names of its own
+    assert holds(loaded(file, f"hf:{folder}"), vit())
+    wrapped = {f"net.{key}": tensor for key, tensor in load_file(file).items()}
+    wrapped["net.classifier.weight"], wrapped["net.classifier.bias"] = torch.zeros(5, 8), torch.ones(5)
+    torch.save({"state_dict": {**wrapped, "loss.weight": torch.ones(5)}}, tmp_path / "lit.ckpt")
+    model = loaded(tmp_path / "lit.ckpt", f"hf:{folder}")
+    found = model.classifier.network.state_dict()
+    assert (len(found["classifier.bias"]), model.facts["arch_args"]) == (5, {"num_labels": 5})
+    assert "loss.weight" in model.doubts[0]
+    assert torch.equal(found["vit.layernorm.weight"], vit().state_dict()["vit.layernorm.weight"])
+    del wrapped["net.vit.layernorm.weight"]
+    torch.save(wrapped, tmp_path / "short.pt")
+    with pytest.raises(CheckpointError, match=r"1 missing: vit\.layernorm\.weight"):
+        loaded(tmp_path / "short.pt", f"hf:{folder}")
+
+
 def test_weights_that_transformers_would_make_up_are_an_error_that_names_them(folder):
     weights = load_file(folder / "model.safetensors")
     del weights["classifier.bias"]

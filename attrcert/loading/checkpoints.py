@@ -24,7 +24,7 @@ from attrcert.loading.architectures import (
 )
 from attrcert.loading.exported import EXPORT, exported
 from attrcert.loading.files import sha256
-from attrcert.loading.fitting import best_fit, fill, last_layer, other_classes
+from attrcert.loading.fitting import Names, fill, fitted, last_layer, other_classes
 from attrcert.loading.libraries import library_of
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.weight_files import Tree, WeightFile, read_weight_file
@@ -221,17 +221,30 @@ def _fitted(
     argument = None if set(CLASS_ARGUMENTS) & set(arguments) else class_argument(make, arch)
     given = {**arguments, argument: last_layer(file)} if argument and is_required(make, argument) else dict(arguments)
     network = build(given)
-    fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
-    classes = other_classes(network.state_dict(), fit.weights) if argument else None
+    fit = fitted(_names(network, arch), file, spec.checkpoint_key)
+    classes = other_classes(fit) if argument else None
     if argument and classes is not None:
         given = {**arguments, argument: classes}
         network = build(given)
-        fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
-    doubts = fill(network, replace(fit, weights=checked(fit.weights, file.name)), file.name)
+        fit = fitted(_names(network, arch), file, spec.checkpoint_key)
+    fit = replace(fit, weights=checked(fit.weights, file.name))
+    doubts = fill(network, fit, file.name, lambda weights: _renamed(weights, arch, given))
     notes = (
         () if argument not in given else (f"{argument}={given[argument]} is what the last layer in {file.name} has",)
     )
     return Built(network, arch, given, notes, tuple(doubts))
+
+
+def _names(network: nn.Module, arch: str) -> Names:
+    """Its tensors as it calls them, and as its library's files do."""
+    known = library_of(arch)
+    return network.state_dict(), *((known[0].in_files(network),) if known else ())
+
+
+def _renamed(weights: Mapping[str, Tensor], arch: str, arguments: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    """From the names of its library's files, by the library."""
+    known = library_of(arch)
+    return known[0].with_weights(known[1], weights, arguments).state_dict() if known else weights
 
 
 def _said_of_pixels(preparation: Preparation) -> str:
