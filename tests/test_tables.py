@@ -94,6 +94,10 @@ def test_labels_of_a_table_that_are_words_are_places_among_the_classes(tmp_path)
     assert first == [1, 1]  # no < yes; maybe, yes, no
     assert [data.images[int(LABELS.argmax())][1] for data in (by_alphabet, by_file)] == [0, 2]
     assert by_file.label_name(2) == "no"
+    (note,) = by_alphabet.notes
+    assert "labels in 'target' of data.csv are words, numbered by the alphabet: no=0, yes=1" in note
+    assert "--classes" in note
+    assert (by_file.notes, load(table(tmp_path / "numbers.csv")).notes) == ((), ())
     with pytest.raises(DataError, match=r"'yes' is not one of them") as caught:
         load_data(DataSpec(str(path)), of_model=["no", "yess"])
     assert "'yess'" in caught.value.hint

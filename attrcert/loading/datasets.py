@@ -229,7 +229,7 @@ def _single_array(path: Path, spec: DataSpec, wanted: Wanted, classes: tuple[str
 def _table(path: Path, spec: DataSpec, wanted: Wanted, classes: tuple[str, ...] | None) -> Opened:
     table = read_table(path, spec.label_column, classes, spec.max_input)
     made = array_samples(table.features, table.labels, path.name, wanted)
-    return Opened(made, made.form, sha256(path), classes=table.classes)
+    return Opened(made, made.form, sha256(path), classes=table.classes, notes=table.notes)
 
 
 ARRAYS: Mapping[str, Callable[[Path, DataSpec, Wanted, tuple[str, ...] | None], Opened]] = {

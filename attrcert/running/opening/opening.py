@@ -61,7 +61,7 @@ def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> tu
     loaded, images, place = _load(model, data, RunOptions(device), torch_type)
     x, labels = first_images(images, device=place, dtype=torch_type)
     with loaded.classifier.prepared() as classifier:
-        return [*_settled(loaded), *checks.doctor(classifier, x, labels, images)], x[0].numel()
+        return [*_settled(loaded, images), *checks.doctor(classifier, x, labels, images)], x[0].numel()
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -107,15 +107,16 @@ def _load(
     told: tuple[str, ...] = ()
     if data.resize is None and data.crop is None and found.of_pixels:
         found, told = prepared(loaded, found)
-    loaded = replace(loaded, notes=(*loaded.notes, *found.notes, *told))
+    loaded = replace(loaded, notes=(*loaded.notes, *told))
     if found.scale is not None:
         loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
     return loaded, found, device
 
 
-def _settled(model: LoadedModel) -> list[Finding]:
-    """What was settled of the model without being asked for."""
-    notes = (Finding("model", Level.NOTE, note) for note in model.notes)
+def _settled(model: LoadedModel, data: LoadedData) -> list[Finding]:
+    """What was settled of the model and the data without being asked for."""
+    told = {"model": model.notes, "data": data.notes}
+    notes = (Finding(check, Level.NOTE, note) for check, found in told.items() for note in found)
     return [*notes, *(Finding("model", Level.WARN, doubt) for doubt in model.doubts)]
 
 
@@ -150,7 +151,7 @@ def prepare(model: LoadedModel, data: LoadedData, config: Task, options: RunOpti
         shape=tuple(x.shape[1:]),
         batch_size=readied.batch_size,
         fidelity=measured,
-        findings=(*_settled(model), *findings, *readied.findings),
+        findings=(*_settled(model, data), *findings, *readied.findings),
         model_facts=model.facts,
     )
 
