@@ -1,7 +1,7 @@
 """The one way in: from a model, data and a task to a run that is checked and laid out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.own_maps import forget
-from attrcert.running.evaluating.samples import read
+from attrcert.running.evaluating.samples import Batch, Failed, read
 from attrcert.running.opening.readying import Loaded, ready
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
@@ -59,9 +59,11 @@ def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> tu
     """The same, and how many numbers an input has, as the model takes it."""
     torch_type = torch_dtype(Precision(dtype))
     loaded, images, place = _load(model, data, RunOptions(device), torch_type)
-    x, labels = first_images(images, device=place, dtype=torch_type)
+    first, failed = _first(images, device=place, dtype=torch_type)
+    left_out = [_left_out(failed, len(first.indices), images)] if failed else []
     with loaded.classifier.prepared() as classifier:
-        return [*_settled(loaded, images), *checks.doctor(classifier, x, labels, images)], x[0].numel()
+        seen = checks.doctor(classifier, first.images, list(first.labels), images)
+        return [*_settled(loaded, images), *left_out, *seen], first.images[0].numel()
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -163,18 +165,38 @@ def input_size(data: DataSpec) -> int:
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
     """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
-    reason, index = "", data.selected[0]
+    batch, _ = _first(data, device=device, dtype=dtype)
+    return batch.images, list(batch.labels)
+
+
+def _first(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Batch, list[Failed]]:
+    """Those, and what cannot be used among the first ones."""
+    failed: list[Failed] = []
     for place, index in enumerate(data.selected):
         try:
             shape = tuple(data.images[index][0].shape)
         except SampleError as error:
-            reason = error.message
+            failed.append(Failed(index, None, error.kind, error.message))
             continue
-        batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
+        batch, others = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
-        return batch.images, list(batch.labels)
+        return batch, [*failed, *others]
     what = "images" if data.form.kind is Kind.IMAGES else "samples"
-    raise DataError(f"none of the {len(data.selected)} {what} can be used: {data.named(index, reason)}")
+    raise DataError(
+        f"none of the {len(data.selected)} {what} can be used: {data.named(failed[-1].index, failed[-1].message)}"
+    )
+
+
+def _left_out(failed: Sequence[Failed], used: int, data: LoadedData) -> Finding:
+    first = failed[0]
+    message = f"left out of these checks, since they cannot be used: {len(failed)} of the first {len(failed) + used}"
+    why = data.named(first.index, first.message)
+    return Finding(
+        "samples",
+        Level.WARN,
+        f"{message}, first the one at index {first.index}: {why}",
+        "no figure is computed for such samples",
+    )
 
 
 def _first_convolution(classifier: Classifier) -> nn.Conv1d | nn.Conv2d | None:

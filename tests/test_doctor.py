@@ -1,0 +1,23 @@
+"""What `attrcert doctor` says of models and data that look fit and are not."""
+
+import numpy as np
+import torch
+from torch import nn
+
+from attrcert import doctor
+from attrcert.running.checks.findings import Finding, Level
+
+
+def finding(findings: list[Finding], check: str) -> Finding:
+    (found,) = [one for one in findings if one.check == check]
+    return found
+
+
+def test_samples_that_cannot_be_used_are_counted_and_the_first_is_named(relu_mlp, tmp_path):
+    features = np.random.default_rng(0).uniform(size=(6, 9)).astype(np.float32)
+    features[[0, 4]] = np.nan
+    found = doctor(relu_mlp().float(), (features, None))
+    told = finding(found, "samples")
+    assert told.level is Level.WARN
+    assert "2 of the first 6, first the one at index 0: a sample must be finite, got NaN" in told.message
+    assert "samples" not in {one.check for one in doctor(relu_mlp().float(), (features[1:4], None))}
