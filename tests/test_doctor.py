@@ -13,6 +13,21 @@ def finding(findings: list[Finding], check: str) -> Finding:
     return found
 
 
+def test_saturation_is_told_and_not_taken_for_a_kink():
+    network = nn.Sequential(nn.Linear(4, 2, bias=False), nn.Softplus(), nn.Linear(2, 3))
+    network[0].weight.data = torch.tensor([[1.0], [-1.0]]).expand(2, 4).clone()
+    x = 12 * (0.8 + 0.2 * torch.rand(12, 4, generator=torch.Generator().manual_seed(0)))
+    far = doctor(network, (x, None))
+    assert "the activations are saturated" in finding(far, "second derivative").message
+    told = finding(far, "Hessian against finite difference")
+    assert (told.level, told.message.partition(":")[0]) == (Level.WARN, "not checked")
+    assert "--mean and --std" in told.hint
+    scaled = doctor(network, (x, None), mean=(0.0,), std=(12.0,))
+    assert {finding(scaled, one).level for one in ("second derivative", "Hessian against finite difference")} == {
+        Level.OK
+    }
+
+
 def test_samples_that_cannot_be_used_are_counted_and_the_first_is_named(relu_mlp, tmp_path):
     features = np.random.default_rng(0).uniform(size=(6, 9)).astype(np.float32)
     features[[0, 4]] = np.nan
