@@ -28,6 +28,19 @@ def test_saturation_is_told_and_not_taken_for_a_kink():
     }
 
 
+def test_a_mean_of_pixels_in_0_to_255_is_doubted(smooth_cnn, images):
+    x = images(3, 1, 5, 5).float()
+    told = finding(doctor(smooth_cnn().float(), (x, None), mean=(123.0,), std=(58.0,)), "model")
+    assert told.level is Level.WARN
+    assert "--mean 123 is beyond pixels" in told.message
+    assert "divide --mean and --std by 255" in told.message
+    for right in (
+        {"mean": (123 / 255,), "std": (58 / 255,)},
+        {"mean": (123.0,), "std": (58.0,), "input_range": (0, 255)},
+    ):
+        assert "model" not in {one.check for one in doctor(smooth_cnn().float(), (x, None), **right)}
+
+
 def test_samples_that_cannot_be_used_are_counted_and_the_first_is_named(relu_mlp, tmp_path):
     features = np.random.default_rng(0).uniform(size=(6, 9)).astype(np.float32)
     features[[0, 4]] = np.nan

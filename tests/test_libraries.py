@@ -141,6 +141,12 @@ def test_a_name_that_timm_does_not_have_is_refused(name):
         loaded(f"timm:{name}")
 
 
+def test_several_names_that_go_on_as_the_given_one_are_told():
+    with pytest.raises(UsageError, match="timm has no model 'resnet10'") as caught:
+        loaded("timm:resnet10")
+    assert "did you mean 'resnet101' or 'resnet10t' or" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "key", ["pretrained", "checkpoint_path", "pretrained_cfg_overlay", "pretrained_cfg", "cache_dir"]
 )
@@ -191,6 +197,13 @@ def test_a_folder_of_hugging_face_is_a_whole_model(folder):
     assert model.facts["classes"] == ["cat", "dog", "frog"]
     assert model.notes == (f"--mean 0.5,0.5,0.5 --std 0.5,0.5,0.5 are those of preprocessor_config.json of {folder}",)
     assert (model.preparation.crop, model.preparation.squashed) == (16, True)
+
+
+def test_a_folder_that_says_nothing_of_pixels_is_told(folder):
+    (folder / "preprocessor_config.json").unlink()
+    (note,) = loaded(f"hf:{folder}").notes
+    assert note.startswith(f"pixels are not normalised, since config.json of {folder} has no mean and std")
+    assert loaded(f"hf:{folder}", mean=(0.5,), std=(0.5,)).notes == ()
 
 
 def test_a_folder_in_parts_or_with_torchs_weights_is_read_too(folder):

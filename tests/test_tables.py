@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import attrcert
 from attrcert.ascent.balls import Ball
-from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.errors import DataError, ModelError, SampleError, UsageError
 from attrcert.loading.architectures import softplus_mlp
 from attrcert.loading.datasets import LoadedData, load_data
 from attrcert.networks.classifier import Classifier
@@ -67,6 +67,19 @@ def table(path: Path, *, last: str = "target", words: tuple[str, ...] = ("0", "1
 
 
 # reading
+
+
+def test_a_table_without_rows_and_mean_of_other_columns_are_told(tmp_path, csv, monkeypatch):
+    (tmp_path / "empty.csv").write_text("a,b,target\n")
+    with pytest.raises(DataError, match=r"empty\.csv must have a row for each sample, and has none"):
+        load(tmp_path / "empty.csv")
+    with pytest.raises(
+        ModelError, match=r"mean and std have 3 values, but the table has 4 features: a, b, c, d"
+    ) as caught:
+        attrcert.doctor(table_network(), str(csv), mean=(0.0,) * 3, std=(1.0,) * 3)
+    assert "--label-column" in caught.value.hint
+    with pytest.raises(ModelError, match=r"mean has 3 values, but the data have 4 features"):
+        attrcert.bound(table_network(), (FEATURES.astype(np.float32), None), mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 def test_every_kind_of_file_gives_the_same_features_and_labels(tmp_path, csv):

@@ -29,7 +29,7 @@ from attrcert.loading.libraries import library_of
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.weight_files import Tree, WeightFile, read_weight_file
 from attrcert.networks.classifier import Classifier
-from attrcert.registry import unknown
+from attrcert.registry import no_such
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, ModelSpec
 from attrcert.vocabulary import some
 
@@ -90,7 +90,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
     built = _of_library(spec, file) if named else _of_file(spec, file)
     known = named or library_of(built.arch)
     preparation = known[0].preparation(known[1]) if known else None
-    if preparation and preparation.mean and classifier.mean is None:
+    if preparation and classifier.mean is None:
         classifier = replace(classifier, mean=preparation.mean, std=preparation.std)
         built = replace(built, notes=(*built.notes, _said_of_pixels(preparation)))
     facts = {
@@ -134,7 +134,11 @@ def checked(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
 def _path(checkpoint: str) -> Path:
     path = bundled.models().get(checkpoint) or Path(checkpoint)
     if not path.suffix and path.parent == Path(".") and not os.path.lexists(path):
-        raise unknown("checkpoint", str(path), bundled.models())
+        raise no_such("checkpoint file", str(path), "model", bundled.models())
+    if os.path.isdir(path):
+        raise CheckpointError(
+            f"a checkpoint must be a file, but {path} is a folder", hint=f"hf:{path} reads a folder of Hugging Face's"
+        )
     return path
 
 
@@ -228,7 +232,7 @@ def _fitted(
         network = build(given)
         fit = fitted(_names(network, arch), file, spec.checkpoint_key)
     fit = replace(fit, weights=checked(fit.weights, file.name))
-    doubts = fill(network, fit, file.name, lambda weights: _renamed(weights, arch, given))
+    doubts = fill(network, fit, file, lambda weights: _renamed(weights, arch, given))
     notes = (
         () if argument not in given else (f"{argument}={given[argument]} is what the last layer in {file.name} has",)
     )
@@ -248,6 +252,8 @@ def _renamed(weights: Mapping[str, Tensor], arch: str, arguments: Mapping[str, A
 
 
 def _said_of_pixels(preparation: Preparation) -> str:
+    if preparation.mean is None:
+        return f"pixels are not normalised, since {preparation.source} has no mean and std (--mean and --std give them)"
     mean, std = (",".join(f"{value:.4g}" for value in part or ()) for part in (preparation.mean, preparation.std))
     return f"--mean {mean} --std {std} are those of {preparation.source}"
 

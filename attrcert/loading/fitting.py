@@ -10,6 +10,7 @@ from attrcert.errors import CheckpointError, UsageError
 from attrcert.loading.weight_files import AVERAGED, DEEPEST, Tree, WeightFile
 from attrcert.vocabulary import shortened, some
 
+MOST_ARGUMENTS, MOST_CHANNELS = 20, 16  # that are told
 COUNTER = "num_batches_tracked"  # of batch norms, which nothing depends on
 
 
@@ -104,28 +105,42 @@ def last_layer(file: WeightFile) -> int | None:
     return matrices[-1].shape[0] if matrices else None
 
 
-def fill(network: nn.Module, fit: Fit, name: str, renamed: Renamed = dict) -> list[str]:
+def fill(network: nn.Module, fit: Fit, file: WeightFile, renamed: Renamed = dict) -> list[str]:
     """Load the weights strictly: every tensor of the network, of its shape and kind. Says what was left out and what fitted too.
     `renamed` brings them under the network's own names where others were wanted.
     """
     wrong = problems(fit.wanted, fit.weights)
     if any(wrong.values()):
         listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in wrong.items() if keys)
-        raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
+        saved = some([f"{key}={value}" for key, value in file.arguments.items()], MOST_ARGUMENTS)
+        raise CheckpointError(
+            f"{file.name} does not fit the architecture: {listed}",
+            hint="check --arch and --arch-arg" + (f"; it was saved with {saved}" if saved else ""),
+        )
     used = {key: tensor for key, tensor in fit.weights.items() if key in fit.wanted}
     network.load_state_dict(used if fit.wanted.keys() == network.state_dict().keys() else renamed(used), strict=False)
-    return list(_told(fit, [fit.prefix + key for key in fit.weights if key not in used], name))
+    return list(_told(fit, [fit.prefix + key for key in fit.weights if key not in used], file.name))
 
 
 def _told(fit: Fit, unused: list[str], name: str) -> Iterator[str]:
     left = [*unused, *fit.beside]
     if left:
-        yield f"{len(left)} tensors of {name} are left out, since the architecture has none of their names: {some(left)}"
+        told = "".join(_said_of_normalisation(key, fit.tree.weights[key]) for key in left)
+        yield f"{len(left)} tensors of {name} are left out, since the architecture has none of their names: {some(left)}{told}"
     if fit.rivals:
         yield (
             f"{name} has weights that fit under {fit.place} and under {some(list(fit.rivals))}; those under {fit.place} are taken "
             "(--checkpoint-key takes another entry)"
         )
+
+
+def _said_of_normalisation(key: str, tensor: Tensor) -> str:
+    """Of a tensor that is left out and may be what inputs are normalised with, which the architecture then does not do."""
+    word = key.rpartition(".")[2].rpartition("_")[2]
+    if word not in ("mean", "std") or key.endswith("running_mean") or tensor.numel() > MOST_CHANNELS:
+        return ""
+    values = ",".join(f"{value:.4g}" for value in tensor.flatten().tolist())
+    return f"; {key} may be the model's normalisation: --{word} {values}"
 
 
 def _prefixes(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Counter[str]:

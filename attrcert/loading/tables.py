@@ -29,6 +29,7 @@ class Table:
     labels: np.ndarray | None
     classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of the features
 
 
 def read_table(path: Path, label_column: str | None, classes: Sequence[str] | None, max_input: str) -> Table:
@@ -44,10 +45,13 @@ def read_table(path: Path, label_column: str | None, classes: Sequence[str] | No
                 held = file.metadata.num_rows * file.metadata.num_columns * NUMBER
                 capped(held, max_input, path.name, DataError, on_disk=size)
             table = _arrow("parquet").read_table(path, read_dictionary=[column] if column else None)
-        matrix = np.stack([_numbers(table.column(name)) for name in table.column_names if name != column], axis=1)
+        if not table.num_rows:
+            raise DataError(f"{path.name} must have a row for each sample, and has none below the names of its columns")
+        names = tuple(name for name in table.column_names if name != column)
+        matrix = np.stack([_numbers(table.column(name)) for name in names], axis=1)
         if column is None:
-            return Table(matrix, None)
-        return Table(matrix, *_labels(table.column(column), column, classes, path.name))
+            return Table(matrix, None, columns=names)
+        return Table(matrix, *_labels(table.column(column), column, classes, path.name), names)
 
 
 def _checked(schema: Any, label_column: str | None, file: str) -> str | None:

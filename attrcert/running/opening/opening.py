@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
-from attrcert.loading.preparing import prepared
+from attrcert.loading.preparing import check_normalisation, prepared
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
@@ -109,7 +109,8 @@ def _load(
     told: tuple[str, ...] = ()
     if data.resize is None and data.crop is None and found.of_pixels:
         found, told = prepared(loaded, found)
-    loaded = replace(loaded, notes=(*loaded.notes, *told))
+    doubts = check_normalisation(loaded, found)
+    loaded = replace(loaded, notes=(*loaded.notes, *told), doubts=(*loaded.doubts, *doubts))
     if found.scale is not None:
         loaded = replace(loaded, classifier=loaded.classifier.of_divided(found.scale.tolist()))
     return loaded, found, device
