@@ -1,5 +1,7 @@
 """Attributions of the user's own, from files and from Captum: the figures of ours where they are the same maps, and what is wrong told."""
 
+import hashlib
+import inspect
 import json
 from functools import partial
 from pathlib import Path
@@ -286,3 +288,27 @@ def test_a_number_is_enough_for_baselines():
     one = Own(CaptumMethod("DeepLift", {"baselines": 0.5}), "one").value(f, x, y)
     torch.testing.assert_close(Own(method, "shap").value(f, x, y), one)
     assert "seeds them" in checked(Own(CaptumMethod("GradientShap", {"baselines": 0}), "shap"), f, x).hint
+
+
+def test_a_function_can_be_given_itself(smooth_cnn, images):
+    data, common = (images(2, 1, 5, 5).float(), None), {"dtype": "float64", "slack": 1e-7, "eps": (0.1,)}
+    mine = bound(smooth_cnn(), data, attribution=[own_maps.gradient, "saliency"], **common)
+    assert [row["attribution"] for row in mine[::2]] != ["saliency"] * 2
+    by_name = bound(smooth_cnn(), data, attribution="reference.own_maps:gradient", **common)
+    told = [row for row in mine if row["attribution"] != "saliency"]
+    assert [(row["attribution"], row["T_e"]) for row in told] == [(row["attribution"], row["T_e"]) for row in by_name]
+    (source,) = mine.manifest["identity"]["attribution_source"]
+    assert source == hashlib.sha256(inspect.getsource(own_maps.gradient).encode()).hexdigest()
+    doubled = bound(smooth_cnn(), data, attribution=partial(own_maps.gradient, scale=2.0), **common)
+    assert doubled[0]["g_norm"] == pytest.approx(2 * by_name[0]["g_norm"])
+    assert doubled.manifest["identity"]["attribution_source"] == ["unknown"]
+    smoothed = bound(
+        smooth_cnn(),
+        data,
+        attribution="smooth-grad",
+        smooth_base=lambda *given: own_maps.gradient(*given),
+        noise_draws=2,
+        **common,
+    )
+    assert "base=test_own_attributions.py:" not in smoothed[0]["attribution"]
+    assert "<lambda>" in smoothed[0]["attribution"]
