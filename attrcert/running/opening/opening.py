@@ -18,7 +18,7 @@ from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.own_maps import forget
-from attrcert.running.evaluating.samples import Batch, Failed, read
+from attrcert.running.evaluating.samples import Failed, read
 from attrcert.running.opening.readying import Loaded, ready
 from attrcert.running.opening.runs import Run, Source
 from attrcert.settings.computing import RunOptions
@@ -26,6 +26,7 @@ from attrcert.settings.declared import taken
 from attrcert.settings.explaining import Precision
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
+from attrcert.types import Batch
 from attrcert.vocabulary import Kind
 
 PROBED = 64
