@@ -29,8 +29,8 @@ from attrcert.settings.sources import DataSpec, ModelSpec, usual_data
 def bound(model: Any = None, data: Any = None, **settings: Any) -> Rows:
     """The rows of `attrcert bound`. `model` and `data` are what `open_run` takes: names, files, a network, arrays, a dataset.
 
-    A list of attributions, of norms or of softplus versions gives rows for each: attribution=["saliency", "ixg"], norm=["l2", "linf"],
-    softplus_beta=[5, 20].
+    An attribution is a name or a function, called with (model, x, target). A list of attributions, of norms or of softplus versions
+    gives rows for each: attribution=["saliency", my_maps], norm=["l2", "linf"], softplus_beta=[5, 20].
     """
     return _rows(_opened("bound", model, data, settings))
 

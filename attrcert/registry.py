@@ -15,6 +15,13 @@ def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "see `at
     return UsageError(f"{kind} must be one of {', '.join(names)}, got {name!r}", hint=did_you_mean(name, names, where))
 
 
+def no_such(file: str, name: str, kind: str, known: Iterable[str]) -> UsageError:
+    """The error for what is neither a file nor the name of something that attrcert brings along."""
+    names = list(known)
+    message = f"there is no {file} {name}, and no bundled {kind} of that name ({', '.join(names)})"
+    return UsageError(message, hint=did_you_mean(name, names, "see `attrcert catalogue`"))
+
+
 def imported(name: str) -> Any:
     """`package.module:Class`."""
     module, _, attribute = name.partition(":")

@@ -175,12 +175,16 @@ def some(names: Iterable[str], most: int = 5) -> str:
     )
 
 
+MOST_MEANT = 3  # of names that go on as the given one begins
+
+
 def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A hint at the known name that was probably meant, or what else there is to say."""
+    """A hint at the known names that were probably meant, or what else there is to say."""
     names = sorted(known)
     begun = (one for one in names if len(name) > 1 and one.lower().startswith(name.lower()))
     close = sorted(begun, key=lambda one: (len(one), one)) or get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"did you mean {str(close[0])!r}?" if close else otherwise
+    likely = [repr(str(one)) for one in close[:MOST_MEANT]]
+    return f"did you mean {' or '.join(likely)}?" if close else otherwise
 
 
 def parse_number(text: str, name: str = "") -> float:

@@ -270,3 +270,45 @@ def test_another_difference_than_the_number_of_classes_is_an_error(tmp_path):
     torch.save(softplus_mlp(classes=3, hidden=8).state_dict(), tmp_path / "w.pt")
     with pytest.raises(CheckpointError, match="does not fit"):
         loaded(tmp_path / "w.pt", arch_args={"hidden": 32})
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+def test_where_shapes_differ_the_trainers_own_arguments_are_told(tmp_path, legacy):
+    for given in (
+        {"width": 12, "kind": "wide", "decay": [1, 2]},
+        argparse.Namespace(width=12, kind="wide", owner=Path("/")),
+    ):
+        torch.save({"state_dict": net().state_dict(), "hyper_parameters": given}, tmp_path / "lit.ckpt")
+        with pytest.raises(CheckpointError, match=r"of another shape: 1\.weight") as caught:
+            loaded(tmp_path / "lit.ckpt", arch_args={**ARGS, "hidden": 5})
+        assert caught.value.hint.endswith("it was saved with width=12, kind=wide")
+
+
+def test_tensors_that_may_be_the_normalisation_are_told_with_their_values(tmp_path):
+    beside = {
+        "mean": torch.tensor([[0.25]]),
+        "norm.pixel_std": torch.tensor([0.5, 1.0]),
+        "bn.running_mean": torch.ones(2),
+    }
+    torch.save({**net().state_dict(), **beside}, tmp_path / "w.pt")
+    (doubt,) = loaded(tmp_path / "w.pt").doubts
+    assert "mean may be the model's normalisation: --mean 0.25; norm.pixel_std may be the" in doubt
+    assert doubt.endswith("--std 0.5,1")
+    assert "running_mean may" not in doubt
+
+
+@pytest.mark.parametrize("name", ["w.pth", "w.ckpt"])
+def test_a_file_that_ends_early_is_said_to(tmp_path, name):
+    torch.save(net().state_dict(), tmp_path / name)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:900])
+    with pytest.raises(CheckpointError, match=f"{name} is not a readable torch checkpoint: it ends early") as caught:
+        loaded(tmp_path / name)
+    assert "again" in caught.value.hint
+
+
+def test_a_folder_and_a_name_that_lead_nowhere_are_told_what_they_can_be(tmp_path):
+    with pytest.raises(CheckpointError, match=r"but .* is a folder") as caught:
+        loaded(tmp_path)
+    assert f"hf:{tmp_path}" in caught.value.hint
+    with pytest.raises(UsageError, match=r"there is no checkpoint file wines, and no bundled model of that name"):
+        loaded(Path("wines"))

@@ -805,3 +805,12 @@ def test_a_tensor_alone_is_images_without_labels():
     wrapped = wrap(images).images
     assert torch.equal(wrapped[1][0], images[1])
     assert wrapped[1][1] is None
+
+
+@pytest.mark.parametrize(("name", "hint"), [("no-such-folder", "catalogue"), ("wine", "did you mean 'wine-test'?")])
+def test_a_name_that_is_neither_a_folder_nor_a_sample_is_told(name, hint):
+    with pytest.raises(
+        UsageError, match=f"there is no data file or folder {name}, and no bundled sample of that name"
+    ) as caught:
+        load(name)
+    assert hint in caught.value.hint

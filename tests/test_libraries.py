@@ -141,6 +141,12 @@ def test_a_name_that_timm_does_not_have_is_refused(name):
         loaded(f"timm:{name}")
 
 
+def test_several_names_that_go_on_as_the_given_one_are_told():
+    with pytest.raises(UsageError, match="timm has no model 'resnet10'") as caught:
+        loaded("timm:resnet10")
+    assert "did you mean 'resnet101' or 'resnet10t' or" in caught.value.hint
+
+
 @pytest.mark.parametrize(
     "key", ["pretrained", "checkpoint_path", "pretrained_cfg_overlay", "pretrained_cfg", "cache_dir"]
 )
@@ -193,6 +199,13 @@ def test_a_folder_of_hugging_face_is_a_whole_model(folder):
     assert (model.preparation.crop, model.preparation.squashed) == (16, True)
 
 
+def test_a_folder_that_says_nothing_of_pixels_is_told(folder):
+    (folder / "preprocessor_config.json").unlink()
+    (note,) = loaded(f"hf:{folder}").notes
+    assert note.startswith(f"pixels are not normalised, since config.json of {folder} has no mean and std")
+    assert loaded(f"hf:{folder}", mean=(0.5,), std=(0.5,)).notes == ()
+
+
 def test_a_folder_in_parts_or_with_torchs_weights_is_read_too(folder):
     weights = load_file(folder / "model.safetensors")
     names = sorted(weights)
@@ -209,6 +222,24 @@ def test_a_folder_in_parts_or_with_torchs_weights_is_read_too(folder):
 def test_another_file_of_weights_fits_the_folders_architecture(folder, tmp_path):
     torch.save(vit(1).state_dict(), tmp_path / "tuned.ckpt")
     assert holds(loaded(tmp_path / "tuned.ckpt", f"hf:{folder}"), vit(1))
+
+
+def test_the_folders_own_file_fits_by_its_name_too_whatever_wraps_it_and_however_many_classes_it_has(folder, tmp_path):
+    file = folder / "model.safetensors"
+    assert not load_file(file).keys() <= vit().state_dict().keys()  # it has names of its own
+    assert holds(loaded(file, f"hf:{folder}"), vit())
+    wrapped = {f"net.{key}": tensor for key, tensor in load_file(file).items()}
+    wrapped["net.classifier.weight"], wrapped["net.classifier.bias"] = torch.zeros(5, 8), torch.ones(5)
+    torch.save({"state_dict": {**wrapped, "loss.weight": torch.ones(5)}}, tmp_path / "lit.ckpt")
+    model = loaded(tmp_path / "lit.ckpt", f"hf:{folder}")
+    found = model.classifier.network.state_dict()
+    assert (len(found["classifier.bias"]), model.facts["arch_args"]) == (5, {"num_labels": 5})
+    assert "loss.weight" in model.doubts[0]
+    assert torch.equal(found["vit.layernorm.weight"], vit().state_dict()["vit.layernorm.weight"])
+    del wrapped["net.vit.layernorm.weight"]
+    torch.save(wrapped, tmp_path / "short.pt")
+    with pytest.raises(CheckpointError, match=r"1 missing: vit\.layernorm\.weight"):
+        loaded(tmp_path / "short.pt", f"hf:{folder}")
 
 
 def test_weights_that_transformers_would_make_up_are_an_error_that_names_them(folder):

@@ -1,5 +1,7 @@
 """Attributions of the user's own, from files and from Captum: the figures of ours where they are the same maps, and what is wrong told."""
 
+import hashlib
+import inspect
 import json
 from functools import partial
 from pathlib import Path
@@ -15,6 +17,7 @@ from attrcert import bound
 from attrcert.attributions.captum_methods import CaptumMethod
 from attrcert.attributions.own import Own
 from attrcert.draws import Draws
+from attrcert.errors import AttributionError
 from attrcert.linalg.row_sums import dense
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Level
@@ -163,6 +166,7 @@ def test_coarser_maps_are_smoothed_attacked_and_drawn(tmp_path):
         (str(FILE), f"must be {FILE}:FUNCTION"),
         ("captum:Salency", "did you mean 'Saliency'?"),
         ("captum:DeepLift", "--attribution-arg of captum:DeepLift must be one of"),
+        ("captum:GradientShap", "e.g. --attribution-arg baselines=0"),
     ],
 )
 def test_what_is_wrong_with_it_is_told(attribution, said):
@@ -229,3 +233,82 @@ def test_a_differentiable_map_is_bounded_beside_a_search():
     own = ("--attribution", f"{FILE}:coarse", "--limit", 1, "--quiet", "--format", "csv", "--random-draws", 2)
     (row,) = attrcert("attack", *own, "--attack", "search", "--steps", 2, "--restarts", 0).rows
     assert 0 < float(row["T_hat_e"]) <= 1.1 * float(row["T_e"])
+
+
+class Functional(nn.Module):
+    """Three linear layers between which activations are called as functions, or are modules; none of them where there is no name."""
+
+    def __init__(self, function=None, module=None):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)])
+        self.function, self.module = function, module
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+            x = self.function(x) if self.function else x
+            x = self.module(x) if self.module else x
+        return x
+
+
+@pytest.mark.parametrize(
+    ("method", "network", "said"),
+    [
+        ("GuidedBackprop", Functional(torch.relu), "calls functions: relu in the model"),
+        ("Deconvolution", Functional(nn.functional.relu, nn.ReLU()), "calls functions: relu in the model"),
+        ("NeuronGuidedBackprop", Functional(torch.relu_), "calls functions: relu"),
+        ("GuidedBackprop", Functional(None, nn.GELU()), "needs modules of the kind nn.ReLU, and the network has none"),
+        ("DeepLiftShap", Functional(torch.sigmoid), "calls functions: sigmoid"),
+        ("DeepLift", Functional(nn.functional.gelu), "and the network has none"),
+        ("LRP", Functional(torch.tanh), "calls functions: tanh"),
+    ],
+)
+def test_a_method_of_hooks_is_refused_where_activations_are_no_modules(method, network, said):
+    f, x = Classifier(network.double().eval(), beta=5.0), torch.rand(2, 4, dtype=torch.float64)
+    with pytest.raises(AttributionError) as refused:
+        checked(Own(CaptumMethod(method, {}), method), f, x)
+    assert said in refused.value.message
+    assert f"captum:{method}" in refused.value.message
+
+
+@pytest.mark.parametrize("method", ["GuidedBackprop", "DeepLift", "Saliency"])
+def test_modules_are_hooked_and_other_methods_need_none(method):
+    modules = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 3))
+    network = Functional(torch.relu) if method == "Saliency" else modules
+    f, x = Classifier(network.double().eval(), beta=5.0), torch.rand(2, 4, dtype=torch.float64)
+    own = Own(CaptumMethod(method, {}), method)
+    assert checked(own, f, x).level is Level.OK
+
+
+def test_a_number_is_enough_for_baselines():
+    network = nn.Sequential(nn.Linear(4, 4), nn.Softplus(), nn.Linear(4, 3)).double().eval()
+    f, x, y = Classifier(network, beta=None), torch.rand(2, 4, dtype=torch.float64), torch.tensor([0, 2])
+    method = CaptumMethod("DeepLiftShap", {"baselines": 0.5})
+    method.check()
+    one = Own(CaptumMethod("DeepLift", {"baselines": 0.5}), "one").value(f, x, y)
+    torch.testing.assert_close(Own(method, "shap").value(f, x, y), one)
+    assert "seeds them" in checked(Own(CaptumMethod("GradientShap", {"baselines": 0}), "shap"), f, x).hint
+
+
+def test_a_function_can_be_given_itself(smooth_cnn, images):
+    data, common = (images(2, 1, 5, 5).float(), None), {"dtype": "float64", "slack": 1e-7, "eps": (0.1,)}
+    mine = bound(smooth_cnn(), data, attribution=[own_maps.gradient, "saliency"], **common)
+    assert [row["attribution"] for row in mine[::2]] != ["saliency"] * 2
+    by_name = bound(smooth_cnn(), data, attribution="reference.own_maps:gradient", **common)
+    told = [row for row in mine if row["attribution"] != "saliency"]
+    assert [(row["attribution"], row["T_e"]) for row in told] == [(row["attribution"], row["T_e"]) for row in by_name]
+    (source,) = mine.manifest["identity"]["attribution_source"]
+    assert source == hashlib.sha256(inspect.getsource(own_maps.gradient).encode()).hexdigest()
+    doubled = bound(smooth_cnn(), data, attribution=partial(own_maps.gradient, scale=2.0), **common)
+    assert doubled[0]["g_norm"] == pytest.approx(2 * by_name[0]["g_norm"])
+    assert doubled.manifest["identity"]["attribution_source"] == ["unknown"]
+    smoothed = bound(
+        smooth_cnn(),
+        data,
+        attribution="smooth-grad",
+        smooth_base=lambda *given: own_maps.gradient(*given),
+        noise_draws=2,
+        **common,
+    )
+    assert "base=test_own_attributions.py:" not in smoothed[0]["attribution"]
+    assert "<lambda>" in smoothed[0]["attribution"]

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import attrcert
 from attrcert.ascent.balls import Ball
-from attrcert.errors import DataError, SampleError, UsageError
+from attrcert.errors import DataError, ModelError, SampleError, UsageError
 from attrcert.loading.architectures import softplus_mlp
 from attrcert.loading.datasets import LoadedData, load_data
 from attrcert.networks.classifier import Classifier
@@ -69,6 +69,19 @@ def table(path: Path, *, last: str = "target", words: tuple[str, ...] = ("0", "1
 # reading
 
 
+def test_a_table_without_rows_and_mean_of_other_columns_are_told(tmp_path, csv, monkeypatch):
+    (tmp_path / "empty.csv").write_text("a,b,target\n")
+    with pytest.raises(DataError, match=r"empty\.csv must have a row for each sample, and has none"):
+        load(tmp_path / "empty.csv")
+    with pytest.raises(
+        ModelError, match=r"mean and std have 3 values, but the table has 4 features: a, b, c, d"
+    ) as caught:
+        attrcert.doctor(table_network(), str(csv), mean=(0.0,) * 3, std=(1.0,) * 3)
+    assert "--label-column" in caught.value.hint
+    with pytest.raises(ModelError, match=r"mean has 3 values, but the data have 4 features"):
+        attrcert.bound(table_network(), (FEATURES.astype(np.float32), None), mean=(0.0,) * 3, std=(1.0,) * 3)
+
+
 def test_every_kind_of_file_gives_the_same_features_and_labels(tmp_path, csv):
     from pyarrow import csv as arrow_csv
     from pyarrow import parquet
@@ -94,6 +107,10 @@ def test_labels_of_a_table_that_are_words_are_places_among_the_classes(tmp_path)
     assert first == [1, 1]  # no < yes; maybe, yes, no
     assert [data.images[int(LABELS.argmax())][1] for data in (by_alphabet, by_file)] == [0, 2]
     assert by_file.label_name(2) == "no"
+    (note,) = by_alphabet.notes
+    assert "labels in 'target' of data.csv are words, numbered by the alphabet: no=0, yes=1" in note
+    assert "--classes" in note
+    assert (by_file.notes, load(table(tmp_path / "numbers.csv")).notes) == ((), ())
     with pytest.raises(DataError, match=r"'yes' is not one of them") as caught:
         load_data(DataSpec(str(path)), of_model=["no", "yess"])
     assert "'yess'" in caught.value.hint

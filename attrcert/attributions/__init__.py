@@ -1,6 +1,7 @@
 """Feature attributions, each with its Jacobian as a linear map."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from attrcert.registry import Family
 
@@ -32,6 +33,20 @@ ATTRIBUTIONS: "Family[Attribution]" = Family(
     },
 )
 CAPTUM = "captum"  # `captum:NAME` is one of its classes
+
+
+class Given(str):
+    """The name of a function that was given itself: module:name, and the function."""
+
+    function: Callable[..., Any]
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> "Given":
+        kind = type(function)
+        module, name = (getattr(function, part, getattr(kind, part)) for part in ("__module__", "__qualname__"))
+        given = cls(f"{module}:{name}")
+        given.function = function
+        return given
 
 
 def is_own(name: str) -> bool:

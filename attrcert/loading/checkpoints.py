@@ -24,12 +24,12 @@ from attrcert.loading.architectures import (
 )
 from attrcert.loading.exported import EXPORT, exported
 from attrcert.loading.files import sha256
-from attrcert.loading.fitting import best_fit, fill, last_layer, other_classes
+from attrcert.loading.fitting import Names, fill, fitted, last_layer, other_classes
 from attrcert.loading.libraries import library_of
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.weight_files import Tree, WeightFile, read_weight_file
 from attrcert.networks.classifier import Classifier
-from attrcert.registry import unknown
+from attrcert.registry import no_such
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, ModelSpec
 from attrcert.vocabulary import some
 
@@ -90,7 +90,7 @@ def load_model(spec: ModelSpec, *, device: torch.device, dtype: torch.dtype) -> 
     built = _of_library(spec, file) if named else _of_file(spec, file)
     known = named or library_of(built.arch)
     preparation = known[0].preparation(known[1]) if known else None
-    if preparation and preparation.mean and classifier.mean is None:
+    if preparation and classifier.mean is None:
         classifier = replace(classifier, mean=preparation.mean, std=preparation.std)
         built = replace(built, notes=(*built.notes, _said_of_pixels(preparation)))
     facts = {
@@ -134,7 +134,11 @@ def checked(weights: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
 def _path(checkpoint: str) -> Path:
     path = bundled.models().get(checkpoint) or Path(checkpoint)
     if not path.suffix and path.parent == Path(".") and not os.path.lexists(path):
-        raise unknown("checkpoint", str(path), bundled.models())
+        raise no_such("checkpoint file", str(path), "model", bundled.models())
+    if os.path.isdir(path):
+        raise CheckpointError(
+            f"a checkpoint must be a file, but {path} is a folder", hint=f"hf:{path} reads a folder of Hugging Face's"
+        )
     return path
 
 
@@ -221,20 +225,35 @@ def _fitted(
     argument = None if set(CLASS_ARGUMENTS) & set(arguments) else class_argument(make, arch)
     given = {**arguments, argument: last_layer(file)} if argument and is_required(make, argument) else dict(arguments)
     network = build(given)
-    fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
-    classes = other_classes(network.state_dict(), fit.weights) if argument else None
+    fit = fitted(_names(network, arch), file, spec.checkpoint_key)
+    classes = other_classes(fit) if argument else None
     if argument and classes is not None:
         given = {**arguments, argument: classes}
         network = build(given)
-        fit = best_fit(network.state_dict(), file, spec.checkpoint_key)
-    doubts = fill(network, replace(fit, weights=checked(fit.weights, file.name)), file.name)
+        fit = fitted(_names(network, arch), file, spec.checkpoint_key)
+    fit = replace(fit, weights=checked(fit.weights, file.name))
+    doubts = fill(network, fit, file, lambda weights: _renamed(weights, arch, given))
     notes = (
         () if argument not in given else (f"{argument}={given[argument]} is what the last layer in {file.name} has",)
     )
     return Built(network, arch, given, notes, tuple(doubts))
 
 
+def _names(network: nn.Module, arch: str) -> Names:
+    """Its tensors as it calls them, and as its library's files do."""
+    known = library_of(arch)
+    return network.state_dict(), *((known[0].in_files(network),) if known else ())
+
+
+def _renamed(weights: Mapping[str, Tensor], arch: str, arguments: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    """From the names of its library's files, by the library."""
+    known = library_of(arch)
+    return known[0].with_weights(known[1], weights, arguments).state_dict() if known else weights
+
+
 def _said_of_pixels(preparation: Preparation) -> str:
+    if preparation.mean is None:
+        return f"pixels are not normalised, since {preparation.source} has no mean and std (--mean and --std give them)"
     mean, std = (",".join(f"{value:.4g}" for value in part or ()) for part in (preparation.mean, preparation.std))
     return f"--mean {mean} --std {std} are those of {preparation.source}"
 

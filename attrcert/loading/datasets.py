@@ -26,7 +26,7 @@ from attrcert.loading.scales import Scaled, spans
 from attrcert.loading.tables import ENDINGS as TABLES
 from attrcert.loading.tables import read_table
 from attrcert.loading.wrapping import PICTURE, Opened, called, wrap
-from attrcert.registry import unknown
+from attrcert.registry import no_such
 from attrcert.saved.files import readable
 from attrcert.settings.declared import declared
 from attrcert.settings.sources import DEFAULT_MAX_INPUT, DataSpec
@@ -57,6 +57,7 @@ class LoadedData:
     classes: tuple[str, ...] = ()
     usual: Preparation | None = None
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of a table, that are features
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -127,6 +128,7 @@ def load_data(spec: DataSpec, *, plane: Kind = Kind.IMAGES, of_model: Sequence[s
         said or found.classes,
         found.usual,
         found.notes,
+        found.columns,
     )
 
 
@@ -203,7 +205,7 @@ def _source(spec: DataSpec, wanted: Wanted, classes: tuple[str, ...] | None) -> 
             )
     if path.suffix or path.parent != Path("."):
         raise DataError(f"there is no data file or folder {path}")
-    raise unknown("dataset", name, bundled.samples())
+    raise no_such("data file or folder", name, "sample", bundled.samples())
 
 
 def _check_beside(spec: DataSpec, path: Path) -> None:
@@ -229,7 +231,7 @@ def _single_array(path: Path, spec: DataSpec, wanted: Wanted, classes: tuple[str
 def _table(path: Path, spec: DataSpec, wanted: Wanted, classes: tuple[str, ...] | None) -> Opened:
     table = read_table(path, spec.label_column, classes, spec.max_input)
     made = array_samples(table.features, table.labels, path.name, wanted)
-    return Opened(made, made.form, sha256(path), classes=table.classes)
+    return Opened(made, made.form, sha256(path), classes=table.classes, notes=table.notes, columns=table.columns)
 
 
 ARRAYS: Mapping[str, Callable[[Path, DataSpec, Wanted, tuple[str, ...] | None], Opened]] = {

@@ -1,8 +1,8 @@
 """The weights of a file that fit a network best, wherever in the file they stand; what is left out is told, what is missing is an error."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
@@ -10,13 +10,15 @@ from attrcert.errors import CheckpointError, UsageError
 from attrcert.loading.weight_files import AVERAGED, DEEPEST, Tree, WeightFile
 from attrcert.vocabulary import shortened, some
 
+MOST_ARGUMENTS, MOST_CHANNELS = 20, 16  # that are told
 COUNTER = "num_batches_tracked"  # of batch norms, which nothing depends on
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Tensors under their names in the network, and how they were found: entry, prefix, what stands beside them, and who fits too."""
+    """Tensors under the names that are wanted, and how they were found: entry, prefix, what stands beside them, and who fits too."""
 
+    wanted: Mapping[str, Tensor]
     weights: Mapping[str, Tensor]
     tree: Tree
     prefix: str = ""
@@ -26,6 +28,16 @@ class Fit:
     @property
     def place(self) -> str:
         return _place(self.tree, self.prefix)
+
+
+Names = Sequence[Mapping[str, Tensor]]  # the network's tensors under its own names, and under those that files may have
+Renamed = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+
+
+def fitted(names: Names, file: WeightFile, entry: str | None = None) -> Fit:
+    """The best fit to the first of the names under which most tensors are there."""
+    fits = [best_fit(wanted, file, entry) for wanted in names]
+    return max(fits, key=lambda fit: len(fit.wanted.keys() & fit.weights.keys()))
 
 
 def best_fit(wanted: Mapping[str, Tensor], file: WeightFile, entry: str | None = None) -> Fit:
@@ -44,13 +56,13 @@ def best_fit(wanted: Mapping[str, Tensor], file: WeightFile, entry: str | None =
         for prefix, matched in _prefixes(tree.weights, wanted).items()
     ]
     if not found:
-        return Fit(trees[0].weights, trees[0])
+        return Fit(wanted, trees[0].weights, trees[0])
     ordered = sorted(found, key=lambda one: one[:4])
     most, *_, prefix, tree = ordered[0]
-    fit = _fit(tree, prefix)
+    fit = _fit(wanted, tree, prefix)
     complete = not any(problems(wanted, fit.weights).values())
     rivals = tuple(_place(one[5], one[4]) for one in ordered[1:] if one[0] == most) if complete else ()
-    return Fit(fit.weights, tree, prefix, fit.beside, rivals)
+    return replace(fit, rivals=rivals)
 
 
 def problems(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[str, list[str]]:
@@ -76,8 +88,9 @@ def problems(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> dict[
     return odd | {"unexpected": [key for key in unexpected if misfit or _stem(key) in own]}
 
 
-def other_classes(wanted: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> int | None:
+def other_classes(fit: Fit) -> int | None:
     """How many classes the weights have, where nothing but the number of outputs of the last layer keeps them from fitting."""
+    wanted, given = fit.wanted, fit.weights
     differing = [key for key in wanted if key in given and wanted[key].shape != given[key].shape]
     missing = [key for key in wanted if key not in given and not key.endswith(COUNTER)]
     if missing or any(wanted[key].shape[1:] != given[key].shape[1:] for key in differing):
@@ -92,25 +105,42 @@ def last_layer(file: WeightFile) -> int | None:
     return matrices[-1].shape[0] if matrices else None
 
 
-def fill(network: nn.Module, fit: Fit, name: str) -> list[str]:
-    """Load the weights strictly: every tensor of the network, of its shape and kind. Says what was left out and what fitted too."""
-    wrong = problems(network.state_dict(), fit.weights)
+def fill(network: nn.Module, fit: Fit, file: WeightFile, renamed: Renamed = dict) -> list[str]:
+    """Load the weights strictly: every tensor of the network, of its shape and kind. Says what was left out and what fitted too.
+    `renamed` brings them under the network's own names where others were wanted.
+    """
+    wrong = problems(fit.wanted, fit.weights)
     if any(wrong.values()):
         listed = "; ".join(f"{len(keys)} {kind}: {some(keys)}" for kind, keys in wrong.items() if keys)
-        raise CheckpointError(f"{name} does not fit the architecture: {listed}", hint="check --arch and --arch-arg")
-    result = network.load_state_dict(dict(fit.weights), strict=False)
-    return list(_told(fit, [fit.prefix + key for key in result.unexpected_keys], name))
+        saved = some([f"{key}={value}" for key, value in file.arguments.items()], MOST_ARGUMENTS)
+        raise CheckpointError(
+            f"{file.name} does not fit the architecture: {listed}",
+            hint="check --arch and --arch-arg" + (f"; it was saved with {saved}" if saved else ""),
+        )
+    used = {key: tensor for key, tensor in fit.weights.items() if key in fit.wanted}
+    network.load_state_dict(used if fit.wanted.keys() == network.state_dict().keys() else renamed(used), strict=False)
+    return list(_told(fit, [fit.prefix + key for key in fit.weights if key not in used], file.name))
 
 
 def _told(fit: Fit, unused: list[str], name: str) -> Iterator[str]:
     left = [*unused, *fit.beside]
     if left:
-        yield f"{len(left)} tensors of {name} are left out, since the architecture has none of their names: {some(left)}"
+        told = "".join(_said_of_normalisation(key, fit.tree.weights[key]) for key in left)
+        yield f"{len(left)} tensors of {name} are left out, since the architecture has none of their names: {some(left)}{told}"
     if fit.rivals:
         yield (
             f"{name} has weights that fit under {fit.place} and under {some(list(fit.rivals))}; those under {fit.place} are taken "
             "(--checkpoint-key takes another entry)"
         )
+
+
+def _said_of_normalisation(key: str, tensor: Tensor) -> str:
+    """Of a tensor that is left out and may be what inputs are normalised with, which the architecture then does not do."""
+    word = key.rpartition(".")[2].rpartition("_")[2]
+    if word not in ("mean", "std") or key.endswith("running_mean") or tensor.numel() > MOST_CHANNELS:
+        return ""
+    values = ",".join(f"{value:.4g}" for value in tensor.flatten().tolist())
+    return f"; {key} may be the model's normalisation: --{word} {values}"
 
 
 def _prefixes(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Counter[str]:
@@ -125,9 +155,9 @@ def _prefixes(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> Coun
     return found
 
 
-def _fit(tree: Tree, prefix: str) -> Fit:
+def _fit(wanted: Mapping[str, Tensor], tree: Tree, prefix: str) -> Fit:
     inside = {key.removeprefix(prefix): tensor for key, tensor in tree.weights.items() if key.startswith(prefix)}
-    return Fit(inside, tree, prefix, tuple(key for key in tree.weights if not key.startswith(prefix)))
+    return Fit(wanted, inside, tree, prefix, tuple(key for key in tree.weights if not key.startswith(prefix)))
 
 
 def _stem(key: str) -> str:

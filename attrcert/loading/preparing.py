@@ -5,13 +5,16 @@ from dataclasses import dataclass, replace
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.errors import SampleError
+from attrcert.errors import ModelError, SampleError
 from attrcert.loading.checkpoints import LoadedModel
 from attrcert.loading.datasets import LoadedData
 from attrcert.loading.frames import Frame, frame_of, sides
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.pixels import Images
 from attrcert.loading.vision import torchvision
+from attrcert.vocabulary import some
+
+MOST_COLUMNS = 40  # whose names are listed
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,24 @@ def prepared(model: LoadedModel, data: LoadedData) -> tuple[LoadedData, tuple[st
     }
     facts = {**data.facts, **chosen} if data.facts else {}
     return replace(data, images=images, facts=facts), (_said(known, sides),)
+
+
+def check_normalisation(model: LoadedModel, data: LoadedData) -> tuple[str, ...]:
+    """Refuse mean and std that are not those of a table's columns; what to doubt of them otherwise."""
+    mean, std, columns = model.classifier.mean, model.classifier.std, data.columns
+    if mean is None or std is None:
+        return ()
+    if columns and len(mean) not in (1, len(columns)):
+        raise ModelError(
+            f"mean and std have {len(mean)} values, but the table has {len(columns)} features: {some(columns, MOST_COLUMNS)}",
+            hint="is a column missing, one too many, or the labels' column another one? see --label-column",
+        )
+    if data.of_pixels and max(mean) > 1:
+        values = ",".join(f"{value:g}" for value in mean)
+        return (
+            f"--mean {values} is beyond pixels, which lie in [0, 1]: if it is of pixels in 0..255, divide --mean and --std by 255",
+        )
+    return ()
 
 
 def _fits(model: LoadedModel, sides: tuple[int, int]) -> bool:

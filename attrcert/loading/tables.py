@@ -1,7 +1,7 @@
 """Tables from .csv and .parquet files: a column of labels, and features that are numbers."""
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,15 +18,18 @@ from attrcert.vocabulary import did_you_mean, some
 ENDINGS = (".csv", ".parquet")
 LABELS = ("label", "target", "class")
 NUMBER = 8  # bytes
+MOST_WORDS = 20  # that are listed with their numbers
 
 
 @dataclass(frozen=True)
 class Table:
-    """The features, a row a sample; labels, and the names of their classes where they are words."""
+    """The features, a row a sample; labels, and the names of their classes where they are words; what was settled about them."""
 
     features: np.ndarray
     labels: np.ndarray | None
     classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of the features
 
 
 def read_table(path: Path, label_column: str | None, classes: Sequence[str] | None, max_input: str) -> Table:
@@ -42,10 +45,13 @@ def read_table(path: Path, label_column: str | None, classes: Sequence[str] | No
                 held = file.metadata.num_rows * file.metadata.num_columns * NUMBER
                 capped(held, max_input, path.name, DataError, on_disk=size)
             table = _arrow("parquet").read_table(path, read_dictionary=[column] if column else None)
-        matrix = np.stack([_numbers(table.column(name)) for name in table.column_names if name != column], axis=1)
+        if not table.num_rows:
+            raise DataError(f"{path.name} must have a row for each sample, and has none below the names of its columns")
+        names = tuple(name for name in table.column_names if name != column)
+        matrix = np.stack([_numbers(table.column(name)) for name in names], axis=1)
         if column is None:
-            return Table(matrix, None)
-        return Table(matrix, *_labels(table.column(column), column, classes, path.name))
+            return Table(matrix, None, columns=names)
+        return Table(matrix, *_labels(table.column(column), column, classes, path.name), names)
 
 
 def _checked(schema: Any, label_column: str | None, file: str) -> str | None:
@@ -105,13 +111,15 @@ def _numbers(column: Any) -> np.ndarray:
     return np.asarray(column.to_numpy(), dtype=np.float64)
 
 
-def _labels(column: Any, name: str, classes: Sequence[str] | None, file: str) -> tuple[np.ndarray, tuple[str, ...]]:
+def _labels(
+    column: Any, name: str, classes: Sequence[str] | None, file: str
+) -> tuple[np.ndarray, tuple[str, ...], tuple[str, ...]]:
     """Numbers as they are; words by their places among the classes. Each word is held once, however often it comes."""
     if column.null_count:
         raise DataError(f"every sample of {file} must have a label, and {column.null_count} in {name!r} have none")
     types = _arrow("types")
     if types.is_integer(column.type) or types.is_floating(column.type):
-        return column.to_numpy(), ()
+        return column.to_numpy(), (), ()
     encoded = column if types.is_dictionary(column.type) else column.dictionary_encode()
     parts = [
         ([str(word) for word in chunk.dictionary.to_pylist()], chunk.indices.to_numpy()) for chunk in encoded.chunks
@@ -119,7 +127,16 @@ def _labels(column: Any, name: str, classes: Sequence[str] | None, file: str) ->
     present = sorted({words[place] for words, places in parts for place in np.unique(places)})
     numbers = numbered(present, classes, f"labels in {name!r} of {file}")
     labels = [np.array([numbers.get(word, -1) for word in words], dtype=np.int64)[places] for words, places in parts]
-    return np.concatenate(labels), tuple(classes or present)
+    # no more than the alphabet says what they mean; false is 0 whatever a model was trained with
+    told = (
+        () if types.is_boolean(column.type) or set(present) & set(classes or ()) else (_numbering(numbers, name, file),)
+    )
+    return np.concatenate(labels), tuple(classes or present), told
+
+
+def _numbering(numbers: Mapping[str, int], name: str, file: str) -> str:
+    listed = some([f"{word}={number}" for word, number in numbers.items()], MOST_WORDS)
+    return f"labels in {name!r} of {file} are words, numbered by the alphabet: {listed} (--classes FILE says another order)"
 
 
 def _is_number(name: str) -> bool:

@@ -4,7 +4,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ DEEPEST = 4  # wrappers within wrappers
 # the order in which entries that fit alike are taken; others follow as the file has them, and averaged weights after all
 WRAPPERS = ("state_dict", "state", "net", "model", "model_state_dict")
 AVERAGED = re.compile(r"(^|[._])(ema|swa|teacher|averaged?|shadow)(model|[._]|$)", re.IGNORECASE)
+HYPER_PARAMETERS = "hyper_parameters"  # as Lightning calls them
 HEADER = 8  # bytes that say how long a safetensors header is
 CLEAN = (  # quoted so that a shell's quotes around it stay readable
     'import torch; c = torch.load({path}, map_location="cpu", weights_only=False); '
@@ -44,11 +45,12 @@ class Tree:
 
 @dataclass(frozen=True)
 class WeightFile:
-    """All that a file holds that may be weights, the likeliest first, and its metadata."""
+    """All that a file holds that may be weights, the likeliest first, its metadata, and the arguments that a trainer saved beside them."""
 
     name: str
     trees: tuple[Tree, ...]
     metadata: Mapping[str, str]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_weight_file(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> WeightFile:
@@ -66,7 +68,8 @@ def read_weight_file(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> WeightFi
             f"{path.name} is not a readable torch checkpoint: it is neither an archive, nor a pickle, nor safetensors",
             hint=_what_else(head),
         )
-    trees = _trees(_read_torch(path), path.name)
+    content = _read_torch(path)
+    trees = _trees(content, path.name)
     kept, refused = [], None
     for tree in trees:
         # a view can be larger than what it views
@@ -78,7 +81,18 @@ def read_weight_file(path: Path, max_input: str = DEFAULT_MAX_INPUT) -> WeightFi
             refused = refused or error
     if refused and not kept:
         raise refused
-    return WeightFile(path.name, tuple(kept), {})
+    return WeightFile(path.name, tuple(kept), {}, _arguments(content))
+
+
+def _arguments(content: Any) -> dict[str, Any]:
+    """Lightning's hyper-parameters that are numbers or words."""
+    given = content.get(HYPER_PARAMETERS) if isinstance(content, Mapping) else None
+    given = given.state if isinstance(given, StandIn) else given  # an argparse.Namespace's are its state
+    return {
+        name: value
+        for name, value in (given.items() if isinstance(given, Mapping) else ())
+        if isinstance(name, str) and name.isidentifier() and isinstance(value, bool | int | float | str)
+    }
 
 
 def _what_else(head: bytes) -> str:
@@ -102,8 +116,16 @@ def _read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 def _check_archive(path: Path, size: int, max_input: str) -> None:
     """What an archive would unpack to, and that it holds weights and no program."""
-    with decoding(f"{path.name} is not a readable torch checkpoint", CheckpointError), zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
+    otherwise = f"{path.name} is not a readable torch checkpoint"
+    try:
+        with decoding(otherwise, CheckpointError), zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except CheckpointError as error:
+        if isinstance(error.__cause__, zipfile.BadZipFile):  # an archive's list of members is at its end
+            raise CheckpointError(
+                f"{otherwise}: it ends early, or is damaged", hint="copy, fetch or save it again"
+            ) from error
+        raise
     capped(sum(member.file_size for member in members), max_input, path.name, CheckpointError, on_disk=size)
     names = [member.filename for member in members]
     if holds_program(names):

@@ -23,7 +23,7 @@ LOOKED_AT = 16  # items of a dataset, for one that can be read
 @dataclass(frozen=True)
 class Opened:
     """Samples as they were found: what they are, a hash where there is a file or folder to hash, what they are called, how such samples
-    are usually prepared, and what was settled without being asked for.
+    are usually prepared, what was settled without being asked for, and a table's columns of features.
     """
 
     images: Images
@@ -33,6 +33,7 @@ class Opened:
     classes: tuple[str, ...] = ()
     usual: Preparation | None = None
     notes: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,9 @@ class Classifier:
         """The same of inputs that were divided, channel by channel, by a scale: the normalisation undoes it."""
         mean, std = self.mean or (0.0,), self.std or (1.0,)
         if not len(mean) == len(std) or len(mean) not in (1, len(scale)):
-            raise ModelError(f"mean and std have {len(mean)} values, but the data have {len(scale)} channels")
+            raise ModelError(
+                f"mean and std have {len(mean)} values, but the data have {len(scale)} channels or features"
+            )
         if len(mean) == 1:
             mean, std = mean * len(scale), std * len(scale)
         mean, std = (tuple(value / by for value, by in zip(part, scale, strict=True)) for part in (mean, std))
@@ -99,9 +101,10 @@ class Classifier:
         if self.mean is None:
             return x.clone()  # a network may write into its input
         if len(self.mean) not in (1, x.shape[1]):
+            part = "channel" if x.ndim > 2 else "feature"
             raise ModelError(
-                f"mean has {len(self.mean)} values, but the data have {x.shape[1]} channels",
-                hint="give one value per channel in --mean and --std",
+                f"mean has {len(self.mean)} values, but the data have {x.shape[1]} {part}s",
+                hint=f"give one value per {part} in --mean and --std",
             )
         mean, std = (
             torch.tensor(v, dtype=x.dtype, device=x.device).view(-1, *[1] * (x.ndim - 2)) for v in (self.mean, self.std)

@@ -26,7 +26,8 @@ class Setting:
 
     help: str = ""
     panel: str = ""
-    read: Callable[[str, str], Any] | None = None  # from a text and the option's name to a value
+    read: Callable[[Any, str], Any] | None = None  # from a text and the option's name to a value
+    functions: bool = False  # whether that reads functions too
     many: bool = False  # may be given several times, or with commas
     whole: bool = False  # commas belong to the text
     apart: bool = False  # several make a run of several tasks, with one value each
@@ -65,7 +66,8 @@ class Setting:
     def _one(self, value: Any, hint: str, name: str) -> Any:
         if value is None:
             raise UsageError(f"{name} must have a value, got None")
-        value = self.read(value, name) if isinstance(value, str) and self.read else value
+        readable = isinstance(value, str) or (self.functions and callable(value))
+        value = self.read(value, name) if readable and self.read else value
         value = _typed(value, hint, name)
         if self.choices and value not in self.words and not (self.beyond and self.beyond(value)):
             raise unknown(name, str(value), self.words, where="")

@@ -1,12 +1,12 @@
 """What is explained, what perturbs it, and how numbers are drawn and held."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from attrcert.attributions import ATTRIBUTIONS, CAPTUM, SMOOTHED, is_own
+from attrcert.attributions import ATTRIBUTIONS, CAPTUM, SMOOTHED, Given, is_own
 from attrcert.errors import UsageError
 from attrcert.settings.declared import METHOD, RUN, SOLVER, Settings, setting
 from attrcert.settings.sources import parse_argument
@@ -26,8 +26,12 @@ def full_name(text: str, name: str) -> str:
     return ATTRIBUTIONS.name(text, name)
 
 
-def any_name(text: str, name: str) -> str:
-    """Of an attribution, its alias, or the user's own: file.py:function, module:function or captum:NAME."""
+def any_name(text: str | Callable[..., Any], name: str) -> str:
+    """Of an attribution, its alias, or the user's own: file.py:function, module:function, captum:NAME, or the function itself."""
+    if not isinstance(text, str):
+        return Given.of(text)
+    if isinstance(text, Given):
+        return text
     place, colon, function = text.rpartition(":")
     if not colon and not text.endswith(".py"):
         return full_name(text, name)
@@ -59,7 +63,7 @@ class Explanation(Settings):
         "saliency",
         "What is explained: a name (sm, ixg, ig, gbp, cam, sg and us for short), or your own: file.py:function, module:function or "
         "captum:NAME, which run that code. Repeatable: rows for each.", METHOD, read=any_name, choices=lambda: tuple(ATTRIBUTIONS),
-        beyond=is_own, apart=True, basic=True,
+        functions=True, beyond=is_own, apart=True, basic=True,
     )  # fmt: skip
     attribution_args: Mapping[str, Any] = setting(
         dict, "Argument of your own attribution, or of Captum's; repeatable.",
@@ -123,7 +127,7 @@ class Averaging(Settings):
         METHOD, read=_one_number, positive=True,
     )  # fmt: skip
     noise_draws: int = setting(50, "Noise draws of a smoothed attribution, fixed per sample.", METHOD, least=1)
-    smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=any_name)
+    smooth_base: str = setting("saliency", "The attribution that is smoothed.", METHOD, read=any_name, functions=True)
     smooth_unit: bool = setting(
         False, "Smooth the direction g/|g|: the map that --smooth with --bounded unit certifies, to attack it.", METHOD
     )

@@ -5,7 +5,7 @@ Nothing is fetched, and code that a folder brings along never runs.
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, UsageError
 from attrcert.loading.files import decoding, regular
-from attrcert.loading.libraries.library import Numbers, Preparation, extra
+from attrcert.loading.libraries.library import Library, Numbers, Preparation, extra
 from attrcert.vocabulary import some
 
 CONFIGURATION, PREPROCESSING = "config.json", "preprocessor_config.json"
@@ -23,7 +23,7 @@ INTERPOLATIONS = {0: "nearest", 2: "bilinear", 3: "bicubic"}  # by Pillow's numb
 SMALL_CONVNEXT = 384  # pixels, below which ConvNeXt's images are cropped
 
 
-class HuggingFace:
+class HuggingFace(Library):
     """The folder is the name."""
 
     def network(self, name: str, arguments: Mapping[str, Any]) -> nn.Module:
@@ -54,6 +54,13 @@ class HuggingFace:
             listed = "; ".join(f"{len(keys)} {what}: {some(keys)}" for what, keys in wrong.items() if keys)
             raise CheckpointError(f"the weights in {name} do not fit its {CONFIGURATION}: {listed}")
         return network
+
+    def in_files(self, network: nn.Module) -> Mapping[str, Tensor]:
+        """transformers renames some tensors when it loads a file, and back when it saves one."""
+        conversions = extra("transformers.core_model_loading", "hf")
+        with suppress(Exception):  # whatever its versions make of it: names of its own are names too
+            return dict(conversions.revert_weight_conversion(network, network.state_dict()))
+        return network.state_dict()
 
     def preparation(self, name: str) -> Preparation:
         folder = _folder(name)

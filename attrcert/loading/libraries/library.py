@@ -43,6 +43,10 @@ class Library(Protocol):
     def with_weights(self, name: str, weights: Mapping[str, Tensor], arguments: Mapping[str, Any]) -> nn.Module:
         """The network with the library's own weights, read from its files; they may be called otherwise than in the network."""
 
+    def in_files(self, network: nn.Module) -> Mapping[str, Tensor]:
+        """The tensors of its network by the names that its files have for them."""
+        return network.state_dict()
+
     def preparation(self, name: str) -> Preparation:
         """What the configuration says."""
 

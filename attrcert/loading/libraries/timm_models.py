@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, UsageError
-from attrcert.loading.libraries.library import Preparation, extra, fetched, not_cached
+from attrcert.loading.libraries.library import Library, Preparation, extra, fetched, not_cached
 from attrcert.vocabulary import did_you_mean
 
 WEIGHT_ARGUMENTS = ("pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "checkpoint_path", "cache_dir")
@@ -17,7 +17,7 @@ INTERPOLATIONS = ("nearest", "bilinear", "bicubic")
 FILES = ("model.safetensors", "pytorch_model.bin")
 
 
-class Timm:
+class Timm(Library):
     """timm builds, and says how its weights are put in; attrcert reads them."""
 
     def network(self, name: str, arguments: Mapping[str, Any]) -> nn.Module:

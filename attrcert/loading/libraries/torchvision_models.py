@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attrcert.errors import CheckpointError, UsageError
-from attrcert.loading.libraries.library import Preparation, fetched
+from attrcert.loading.libraries.library import Library, Preparation, fetched
 from attrcert.loading.vision import torchvision
 from attrcert.registry import unknown
 
@@ -18,7 +18,7 @@ WEIGHT_ARGUMENTS = ("weights", "weights_backbone", "pretrained", "pretrained_bac
 BESIDE_WEIGHTS = {"googlenet": {"transform_input": True}, "inception_v3": {"transform_input": True}}
 
 
-class Torchvision:
+class Torchvision(Library):
     """Every builder is kept from downloading; weights are read by attrcert alone."""
 
     def network(self, name: str, arguments: Mapping[str, Any]) -> nn.Module:

@@ -15,6 +15,9 @@ from attrcert.vocabulary import SOFTPLUS_BETA, some
 
 KINKS = "kinks"  # the check of them
 EXACT = ("abs", "gt", "where", "clip", "clamp")  # words that other functions' names contain
+FLAT = 1e-9  # change of a gradient across its inputs, relative, below which it is as good as constant
+VANISHING = "Hessian products all but vanish at every sample: the activations are saturated, and bounds say little"
+SCALED = "are the inputs scaled as the model was trained? check --mean and --std"
 _KINKS = {
     "max_pool": "max-pooling: the gradient jumps where the maximum switches, so no Jacobian bound can hold across it "
     "(average pooling or strides have no switch)",
@@ -39,7 +42,8 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     name = "second derivative"
     v = torch.randn(len(x), x[0].numel(), generator=torch.Generator().manual_seed(0)).to(x)
     try:
-        product = Hessian(f, x, f(x).argmax(1)).matvec(v)
+        y = f(x).argmax(1)
+        product = Hessian(f, x, y).matvec(v)
     except RuntimeError as error:
         message = f"the gradient cannot be differentiated: {first_line(error)}"
         return Finding(name, Level.FAIL, message, "an operation has no second derivative")
@@ -47,11 +51,14 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         hint = "an operation's second derivative is not finite"
         return Finding(name, Level.FAIL, "the Hessian product has NaN or infinity", hint)
     if product.abs().max() == 0:
+        unlike = f"use --softplus-beta {SOFTPLUS_BETA:g}, or --loss-hessian for the gradient of the loss"
+        why = "a ReLU network is piecewise linear, and so are saturated activations"
+        message = f"the Hessian is zero at every sample ({why}): a bound of 0 would mean nothing"
+        return Finding(name, Level.FAIL, message, unlike if f.beta is None else SCALED)
+    slope = gradient(f, x, y).abs().max()
+    if product.abs().max() * x.abs().max() <= FLAT * slope:
         return Finding(
-            name,
-            Level.FAIL,
-            "the Hessian is zero at every sample (a ReLU network is piecewise linear): a bound of 0 would mean nothing",
-            f"use --softplus-beta {SOFTPLUS_BETA:g}, or --loss-hessian for the gradient of the loss",
+            name, Level.WARN, f"{VANISHING}: {product.abs().max():.1g}, of a gradient of {slope:.1g}", SCALED
         )
     return Finding(name, Level.OK, "Hessian products work and are not zero")
 
@@ -59,7 +66,7 @@ def curvature(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
 def piecewise_linear(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """The network has no curvature of its own, as the closed-form Hessian of the loss supposes."""
     seen = curvature(f, x)
-    if seen.level is not Level.OK:  # the Hessian is zero, or the network cannot be differentiated twice at all
+    if seen.level is Level.FAIL:  # the Hessian is zero, or the network cannot be differentiated twice at all
         return Finding("piecewise linear", Level.OK, "the network has no curvature of its own")
     message = "--loss-hessian holds for piecewise-linear networks only, and this one has curvature of its own"
     return Finding("piecewise linear", Level.FAIL, message, "leave --loss-hessian out")
@@ -73,6 +80,10 @@ def finite_difference(f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
         exact = Classifier(network, f.mean, f.std, f.output, f.beta)
         z = x.double()
         y = exact(z).argmax(1)
+        if curvature(exact, z).level is Level.WARN:
+            return Finding(
+                name, Level.WARN, "not checked: second derivatives vanish, and differences show rounding alone", SCALED
+            )
         v = torch.randn(len(z), z[0].numel(), generator=torch.Generator().manual_seed(0), dtype=z.dtype).to(z.device)
         v = v / v.norm(dim=1, keepdim=True)
         step = 1e-5 * v.view_as(z)

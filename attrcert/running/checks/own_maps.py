@@ -9,10 +9,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.attributions.captum_methods import CaptumMethod
 from attrcert.attributions.differentiated import AutogradJacobian, Differentiated
 from attrcert.errors import AttrcertError
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks.findings import Finding, Level, first_line
+from attrcert.running.checks.hooked import check_hooked
 from attrcert.running.checks.outputs import relative
 from attrcert.vocabulary import SOFTPLUS_BETA, shortened
 
@@ -33,6 +35,9 @@ ADJOINT = {torch.float32: 1e-3, torch.float64: 1e-8}
 
 def own_maps(own: Differentiated, f: Classifier, x: Float[Tensor, "b *shape"]) -> Finding:
     """Finite maps that are a function of their sample alone; their shape, and what was chosen for the user."""
+    function = getattr(own, "function", None)
+    if isinstance(function, CaptumMethod):
+        check_hooked(function, f, x)
     with torch.no_grad():
         y = f(x).argmax(1)
     once = own.value(f, x, y)
@@ -43,7 +48,11 @@ def own_maps(own: Differentiated, f: Classifier, x: Float[Tensor, "b *shape"]) -
     again, copies = own.value(f, x, y)[few], x[few].expand(2, *x.shape[1:])
     tolerance = COUPLING[x.dtype]
     if relative(again, once[few]) > tolerance:
-        hint = "it draws random numbers: let it draw them from a torch.Generator with a fixed seed"
+        hint = "it draws random numbers: " + (
+            "call it from a function of your own, file.py:function, that seeds them"
+            if isinstance(function, CaptumMethod)
+            else "let it draw them from a torch.Generator with a fixed seed"
+        )
         return Finding(
             NAME, Level.FAIL, f"two calls of {own.name} differ by {relative(again, once[few]):.2g} relative", hint
         )

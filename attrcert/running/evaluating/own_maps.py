@@ -1,6 +1,7 @@
 """The user's own attribution, from its name: a function of a file or module, or a class of Captum; and what tells it apart."""
 
 import hashlib
+import inspect
 import sys
 from collections.abc import Callable, Collection
 from functools import cache, partial
@@ -8,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from attrcert.attributions import CAPTUM, is_own
+from attrcert.attributions import CAPTUM, Given, is_own
 from attrcert.attributions.captum_methods import CaptumMethod
 from attrcert.attributions.own import FORM, Function
 from attrcert.errors import AttributionError, ModelError
@@ -18,6 +19,8 @@ from attrcert.settings.explaining import Explanation
 
 def own_function(explanation: Explanation) -> Function:
     """Ready to be called with (model, x, target); this runs the code of the user's file."""
+    if isinstance(explanation.attribution, Given):
+        return partial(explanation.attribution.function, **explanation.attribution_args)
     place, _, name = explanation.attribution.rpartition(":")
     if place == CAPTUM:
         method = CaptumMethod(name, explanation.attribution_args)
@@ -27,7 +30,7 @@ def own_function(explanation: Explanation) -> Function:
 
 
 def own_source(names: Collection[str]) -> dict[str, Any]:
-    """Of all own attributions: the digest of the file, or Captum's version."""
+    """Of all own attributions: the digest of the file or of the function's own text, or Captum's version."""
     own = sorted(filter(is_own, names))
     return {"attribution_source": [_source(name) for name in own]} if own else {}
 
@@ -38,6 +41,11 @@ def forget() -> None:
 
 
 def _source(name: str) -> str:
+    if isinstance(name, Given):  # what it has from elsewhere is not in it
+        try:
+            return hashlib.sha256(inspect.getsource(name.function).encode()).hexdigest()
+        except (OSError, TypeError):
+            return "unknown"
     captum = name.rpartition(":")[0] == CAPTUM
     return f"captum {version(CAPTUM)}" if captum else _read(name)[1]
 

@@ -1,7 +1,7 @@
 """The one way in: from a model, data and a task to a run that is checked and laid out."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from attrcert.errors import DataError, SampleError, UsageError
 from attrcert.loading.checkpoints import LoadedModel, load_model
 from attrcert.loading.datasets import LoadedData, load_data, look_for
-from attrcert.loading.preparing import prepared
+from attrcert.loading.preparing import check_normalisation, prepared
 from attrcert.loading.scales import spans
 from attrcert.networks.classifier import Classifier
 from attrcert.running.checks import doctor as checks
 from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.methods import Layout, explainer, torch_dtype
 from attrcert.running.evaluating.own_maps import forget
-from attrcert.running.evaluating.samples import read
+from attrcert.running.evaluating.samples import Failed, read
 from attrcert.running.opening.readying import Loaded, ready
 from attrcert.running.opening.rivals import Rivals
 from attrcert.running.opening.runs import Run, Source
@@ -30,6 +30,7 @@ from attrcert.settings.others import others_of
 from attrcert.settings.several import at_betas
 from attrcert.settings.sources import DataSpec, ModelSpec
 from attrcert.settings.tasks import Task
+from attrcert.types import Batch
 from attrcert.vocabulary import Kind
 
 PROBED = 64
@@ -76,11 +77,12 @@ def examined(model: ModelSpec, data: DataSpec, *, device: str, dtype: str) -> Ex
     """All checks, and what an audit must know of the data."""
     torch_type = torch_dtype(Precision(dtype))
     loaded, images, place = _load(model, data, RunOptions(device), torch_type)
-    x, labels = first_images(images, device=place, dtype=torch_type)
+    first, failed = _first(images, device=place, dtype=torch_type)
+    left_out = [_left_out(failed, len(first.indices), images)] if failed else []
     with loaded.classifier.prepared() as classifier:
-        findings = [*_settled(loaded), *checks.doctor(classifier, x, labels, images)]
+        seen = checks.doctor(classifier, first.images, list(first.labels), images)
     spread = None if images.of_pixels else float(spans(images.images).std.square().mean().sqrt())
-    return Examined(findings, x[0].numel(), spread)
+    return Examined([*_settled(loaded, images), *left_out, *seen], first.images[0].numel(), spread)
 
 
 def model_spec(model: Any, **given: Any) -> ModelSpec:
@@ -127,7 +129,8 @@ def _load(
     told: tuple[str, ...] = ()
     if data.resize is None and data.crop is None and found.of_pixels:
         found, told = prepared(loaded, found)
-    loaded = replace(loaded, notes=(*loaded.notes, *found.notes, *told))
+    doubts = check_normalisation(loaded, found)
+    loaded = replace(loaded, notes=(*loaded.notes, *told), doubts=(*loaded.doubts, *doubts))
     classifier = replace(loaded.classifier, within=found.within)
     if found.scale is not None:
         classifier = classifier.of_divided(found.scale.tolist())
@@ -135,9 +138,10 @@ def _load(
     return loaded, found, device
 
 
-def _settled(model: LoadedModel) -> list[Finding]:
-    """What was settled of the model without being asked for."""
-    notes = (Finding("model", Level.NOTE, note) for note in model.notes)
+def _settled(model: LoadedModel, data: LoadedData) -> list[Finding]:
+    """What was settled of the model and the data without being asked for."""
+    told = {"model": model.notes, "data": data.notes}
+    notes = (Finding(check, Level.NOTE, note) for check, found in told.items() for note in found)
     return [*notes, *(Finding("model", Level.WARN, doubt) for doubt in model.doubts)]
 
 
@@ -183,7 +187,7 @@ def prepare(
         shape=tuple(x.shape[1:]),
         batch_size=readied.batch_size,
         fidelity=measured,
-        findings=(*_settled(model), *findings, *beside, *readied.findings),
+        findings=(*_settled(model, data), *findings, *beside, *readied.findings),
         model_facts=model.facts,
         rivals=rivals.facts,
     )
@@ -196,18 +200,38 @@ def input_size(data: DataSpec) -> int:
 
 def first_images(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, list[int | None]]:
     """Some of the first usable images, the same for every shard; the shape of the first one is the run's."""
-    reason, index = "", data.selected[0]
+    batch, _ = _first(data, device=device, dtype=dtype)
+    return batch.images, list(batch.labels)
+
+
+def _first(data: LoadedData, *, device: torch.device, dtype: torch.dtype) -> tuple[Batch, list[Failed]]:
+    """Those, and what cannot be used among the first ones."""
+    failed: list[Failed] = []
     for place, index in enumerate(data.selected):
         try:
             shape = tuple(data.images[index][0].shape)
         except SampleError as error:
-            reason = error.message
+            failed.append(Failed(index, None, error.kind, error.message))
             continue
-        batch, _ = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
+        batch, others = read(data.images, data.selected[place : place + PROBED], shape, device=device, dtype=dtype)
         assert batch is not None
-        return batch.images, list(batch.labels)
+        return batch, [*failed, *others]
     what = "images" if data.form.kind is Kind.IMAGES else "samples"
-    raise DataError(f"none of the {len(data.selected)} {what} can be used: {data.named(index, reason)}")
+    raise DataError(
+        f"none of the {len(data.selected)} {what} can be used: {data.named(failed[-1].index, failed[-1].message)}"
+    )
+
+
+def _left_out(failed: Sequence[Failed], used: int, data: LoadedData) -> Finding:
+    first = failed[0]
+    message = f"left out of these checks, since they cannot be used: {len(failed)} of the first {len(failed) + used}"
+    why = data.named(first.index, first.message)
+    return Finding(
+        "samples",
+        Level.WARN,
+        f"{message}, first the one at index {first.index}: {why}",
+        "no figure is computed for such samples",
+    )
 
 
 def _first_convolution(classifier: Classifier) -> nn.Conv1d | nn.Conv2d | None:
