@@ -46,7 +46,7 @@ def test_a_notebook_shows_a_table_in_which_names_are_no_markup(rows):
     shown = rows._repr_html_()
     assert "<td" in shown
     assert "T_c_deg" in shown
-    assert rows.summary().splitlines()[-1].rstrip(".").endswith("degrees")
+    assert rows.summary().splitlines()[-1].endswith("on at least half of the 2 samples.")
     named = attrcert.Rows(
         rows, command="bound", columns=rows.columns, manifest={**rows.manifest, "facts": {"model": "<script>"}}
     )

@@ -1,5 +1,6 @@
 """Rules of a gate are read as they are written, and what cannot be read is told with its place."""
 
+import re
 import string
 from contextlib import suppress
 
@@ -241,6 +242,5 @@ def test_any_percentage_names_a_percentile(share):
     ("name", "meant"), [("T_c", "T_c_deg"), ("cos", "cosine"), ("t_hat_c", "T_hat_c_deg"), ("staus", "status")]
 )
 def test_a_name_that_is_the_beginning_of_a_column_suggests_it(name, meant):
-    assert did_you_mean(
-        name, {"T_e", "T_c_deg", "T_c_corrected_deg", "T_hat_c_deg", "cosine", "cosine_hat", "status"}, ""
-    ) == (f"did you mean {meant!r}?")
+    known = {"T_e", "T_c_deg", "T_c_corrected_deg", "T_hat_c_deg", "cosine", "cosine_hat", "status"}
+    assert re.match(rf"did you mean {meant!r}[ ?]", did_you_mean(name, known, ""))

@@ -23,6 +23,8 @@ from attrcert.draws import Draws
 from attrcert.linalg.maps import copied, divisor
 from attrcert.types import LinearMap
 
+LONGER = 5  # of the first rounds; further ones are plain, since longer ones go on to and fro
+
 
 @dataclass(frozen=True)
 class DiagonalScaling:
@@ -38,12 +40,12 @@ class DiagonalScaling:
         copies = divisor(self.columns, self.copies)
         wide = copied(J, copies)
         D, N = torch.ones_like(V[:, 0]), V
-        for _ in range(self.rounds):
+        for done in range(self.rounds):
             W = _gram_columns(wide, copies, V)
             D = W.norm(dim=1)
             # a coordinate that P ignores keeps its direction
             N = torch.where(D[:, None] > 0, W / D[:, None].clamp_min(torch.finfo(W.dtype).tiny), V)
-            V = normalize(2 * N - V, dim=1)
+            V = normalize(2 * N - V, dim=1) if done < LONGER else N
         mean = D.mean(dim=1, keepdim=True)
         return torch.where(mean > 0, (D / mean).clamp_min(1e-9), 1.0), N
 

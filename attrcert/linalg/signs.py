@@ -11,11 +11,11 @@ from torch import Tensor
 from attrcert.linalg.maps import copied, divisor
 from attrcert.types import LinearMap
 
-RACE = 2  # the first rounds gain nearly all
+ROUNDS = 25
 
 
 def sign_ascent(
-    J: LinearMap, starts: Float[Tensor, "starts b n"], *, max_rounds: int = 25, race: int = RACE, copies: int = 1
+    J: LinearMap, starts: Float[Tensor, "starts b n"], *, max_rounds: int = ROUNDS, race: int = ROUNDS, copies: int = 1
 ) -> tuple[Float[Tensor, " b"], Float[Tensor, "b n"]]:
     """The best |J s|_2 of each sample and its s; all starts take `race` rounds, then the best of a sample goes on alone. Up to `copies`
     starts of a sample go together.
