@@ -57,7 +57,7 @@ GOLDEN = {
 @pytest.mark.parametrize("curve", [curve for curve in CURVES if repr(curve) in GOLDEN], ids=repr)
 def test_ranges_over_the_whole_line_are_the_golden_ones(curve: Curve) -> None:
     z, r = torch.zeros(1, 1, dtype=torch.float64), torch.full((1, 1), 60.0, dtype=torch.float64)
-    bend = curves._extent(curve.bend, curve.flexes, z - r, z + r)
+    bend = curves.extent(curve.bend, curve.flexes, z - r, z + r)
     slope = curves.slopes(curve, z, r)
     found = [float(part) for part in (bend.low, bend.high, slope.low, slope.high)]
     assert found == pytest.approx(GOLDEN[repr(curve)], abs=2e-10)

@@ -13,7 +13,7 @@ by `SLACK`, relative to it: single neurons, where nothing else is loose, stay 1e
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int64
@@ -23,9 +23,12 @@ from attrcert.attributions.baselines import Constant
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.bounds.proved.form import Parts, parts
+from attrcert.bounds.proved.joint import Whole, proved
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
+from attrcert.bounds.proved.search import searched
 from attrcert.bounds.proved.secant import change
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
@@ -33,6 +36,7 @@ from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
+METHODS = "secant", "interval", "joint"
 
 
 @dataclass(frozen=True)
@@ -101,19 +105,34 @@ class Sums:
     each: Float[Tensor, "b d"]
     rounding: Float[Tensor, " b"]
     off: Float[Tensor, "b d"]
+    nodes: list[tuple[Parts, float, float]] = field(default_factory=list)
 
-    def bound(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws) -> ProvedBound:
+    def bound(
+        self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws, effort: int
+    ) -> ProvedBound:
         if D is None:
+            second = torch.zeros_like(self.errors)
             secant, boxes = self.reach.whole(self.M, draws) + self.errors, length(self.each)
         else:
             second = self.reach.entries(self.each) + self.reach.entries(self.off)
             secant = self.reach.whole(torch.diag_embed(mean) + D[:, :, None] * self.M, draws) + self.errors + second
             boxes = length(D * self.each) + self.reach.entries(mean) + second
-        secant, boxes = (part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes))
-        method = tuple("secant" if better else "interval" for better in (secant <= boxes).tolist())
-        upper = torch.minimum(secant, boxes) * (1 + SLACK)
+        uppers = [
+            part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes, self.joint(mean, D, effort) + second)
+        ]
+        upper, smallest = torch.stack(uppers).min(dim=0)
+        method = tuple(METHODS[i] for i in smallest.tolist())
         value, off = (part if D is None else D * part for part in (mean, self.off))
-        return ProvedBound(upper, value, method, self.rounding, length(off))
+        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off))
+
+    def joint(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, effort: int) -> Float[Tensor, " b"]:
+        """What the joint form proves, but for the part of second order."""
+        if not self.nodes:
+            return torch.full_like(self.errors, torch.inf)
+        parts, weights, steps = zip(*self.nodes, strict=True)
+        whole = Whole((), weights, steps, D, None if D is None else mean)
+        whole, found = searched(parts, whole, self.reach, effort)
+        return proved(whole, found.choice, found.vectors[:, 0], max(part.unit for part in parts))
 
 
 def proved_bounds(
@@ -122,6 +141,7 @@ def proved_bounds(
     classes: Int64[Tensor, " b"],
     reaches: Sequence[Reach],
     draws: Draws,
+    effort: int = 0,
 ) -> list[ProvedBound]:
     """Of each sample, over each of several balls."""
     x = nodes.points[0].flatten(1)
@@ -134,23 +154,29 @@ def proved_bounds(
         point = at_points(network, z, classes)
         mean += w * point.gradient
         for one in sums:
-            moved = change(point, one.reach.scaled(a))
+            moved = change(point, one.reach.scaled(a), trusted=effort > 0)
+            if effort and w * a and moved.q:
+                one.nodes.append((parts(moved), w, a))
             one.M += w * a * moved.M
             one.errors += w * moved.errors(nodes.difference)
             one.each += w * moved.each
             one.rounding = torch.maximum(one.rounding, point.doubt.share)
             one.off = one.off + abs(w) * point.doubt.gradient
-    return [one.bound(mean, nodes.difference, draws) for one in sums]
+    return [one.bound(mean, nodes.difference, draws, effort) for one in sums]
 
 
 @dataclass(frozen=True)
 class Prover:
-    """The bound of one attribution of one network, a few samples at a time: as many as fit into `memory` bytes."""
+    """The bound of one attribution of one network, a few samples at a time: as many as fit into `memory` bytes.
+
+    `effort` is how many steps the search for the joint form's multipliers takes; with 0 there are only the secant and interval bounds.
+    """
 
     network: Network
     attribution: Attribution
     norm: Norm
     memory: int
+    effort: int = 0
 
     def __call__(
         self,
@@ -165,7 +191,7 @@ class Prover:
         for rows in torch.arange(len(x), device=x.device).split(at_once):
             reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
             nodes = path(self.attribution, x[rows].double())
-            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows)))
+            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), self.effort))
         return [_joined(part) for part in zip(*parts, strict=True)]
 
 

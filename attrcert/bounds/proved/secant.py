@@ -41,6 +41,7 @@ from attrcert.bounds.proved.curves import Range, bends, secants, slopes
 from attrcert.bounds.proved.network import Carried
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach, length
+from attrcert.bounds.proved.trust import Trust
 from attrcert.linalg.proofs import gram_norm, times
 
 
@@ -97,11 +98,12 @@ class Change:
         return total + length(self.lost if scale is None else self.lost * scale)
 
 
-def change(point: Point, reach: Reach) -> Change:
-    """The change of the gradient over the ball around each point."""
+def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
+    """The change of the gradient over the ball around each point; `trusted`: with the ranges of `trust` where they are narrower."""
     layers: dict[int, Layer] = {}
+    trust = Trust(point, reach) if trusted else None
     for i in point.network.curves:
-        layers[i] = _forward(point, i, reach, layers)
+        layers[i] = _forward(point, i, reach, layers, trust)
     F, by_intervals = _intervals(point, layers)
     q: dict[int, Range] = {}
     turned: dict[int, Tensor] = {}  # at least |D F|
@@ -147,7 +149,7 @@ def _lost(point: Point, reach: Reach, q: dict[int, Range], turned: dict[int, Ten
     return pulled.radius
 
 
-def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> Layer:
+def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer], trust: Trust | None) -> Layer:
     """Layer i from the layers before it."""
     network, z = point.network, point.z[i]
     parts, errors, bent = [], [], False
@@ -171,6 +173,10 @@ def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> La
     C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
     error = error + point.doubt.unit * point.doubt.paths[i] * reach.radius[:, None]
     each = reach.each_row(C) + error
+    if trust is not None:
+        moved, apart = trust.moved(i)
+        each = torch.minimum(each, moved)
+        trust.learn(i, each, apart)
     curve, off = network.curve(i), point.doubt.z[i]
     sigma = secants(curve, z, each, off)
     together = reach.weighted(C, sigma.radius, error, each)

@@ -110,7 +110,9 @@ def proving(
             f"{memory / 1e9:.3g} GB",
             hint=f"--memory {needed / 1e9 * 1.1:.2g}GB if the machine has it; the smoothing certificate (--smooth uniform) needs little",
         )
-    made = Proving(Prover(network, attribution, config.perturbation.delta_norm, memory), running)
+    made = Proving(
+        Prover(network, attribution, config.perturbation.delta_norm, memory, config.bounding.proved_effort), running
+    )
     made.compare(x)
     return made
 
