@@ -62,7 +62,8 @@ def on(work: Path):
     def run(command: str, *words: object, network: str = "smooth", **options: object) -> Done:
         where = (work / f"{network}.safetensors", work / "data.npz", "--arch", f"{work / 'nets.py'}:{network}")
         beta = () if "--softplus-beta" in words else ("--softplus-beta", 5)
-        return attrcert(command, *where, "--proved", *beta, *words, "--quiet", **options)
+        effort = () if "--proved-effort" in words else ("--proved-effort", 0)
+        return attrcert(command, *where, "--proved", *effort, *beta, *words, "--quiet", **options)
 
     return run
 

@@ -30,6 +30,7 @@ from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.search import searched
 from attrcert.bounds.proved.secant import change
+from attrcert.bounds.proved.trust import WIDEST
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.types import Attribution
@@ -169,7 +170,8 @@ def proved_bounds(
 class Prover:
     """The bound of one attribution of one network, a few samples at a time: as many as fit into `memory` bytes.
 
-    `effort` is how many steps the search for the joint form's multipliers takes; with 0 there are only the secant and interval bounds.
+    `effort` is how many steps the search for the joint form's multipliers takes; with 0, and where the joint form does not fit, there are
+    only the secant and interval bounds.
     """
 
     network: Network
@@ -186,12 +188,14 @@ class Prover:
         draws: Draws,
     ) -> list[ProvedBound]:
         """Of each sample at each eps, which may differ between samples."""
-        at_once = max(1, self.memory // sample_bytes(self.network, len(eps)))
+        usual = sample_bytes(self.network, len(eps))
+        effort = self.effort if usual + joint_bytes(self.network) <= self.memory else 0
+        at_once = 1 if effort else max(1, self.memory // usual)  # a search looks at its samples together
         parts = []
         for rows in torch.arange(len(x), device=x.device).split(at_once):
             reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
             nodes = path(self.attribution, x[rows].double())
-            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), self.effort))
+            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), effort))
         return [_joined(part) for part in zip(*parts, strict=True)]
 
 
@@ -200,6 +204,13 @@ def sample_bytes(network: Network, balls: int = 1) -> int:
     d, sizes = network.inputs, [network.steps[i].size for i in network.curves]
     widest = max((step.size for step in network.steps), default=d)
     return 8 * (2 * d * sum(sizes) + 6 * d * widest + (4 + balls) * d * d)
+
+
+def joint_bytes(network: Network) -> int:
+    """What the joint form needs beside it: G and R with their factors, and the overlaps of rows for the ranges of z."""
+    sizes = [network.steps[i].size for i in network.curves]
+    largest = max(2 * network.inputs, sum(sizes[1:]))
+    return 24 * largest**2 + sum(4 * size**2 for size in sizes if size <= WIDEST)
 
 
 def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:

@@ -10,22 +10,25 @@ and at x' elsewhere; kappa_l is the secant of s'. So a layer needs a range of F 
 
     a_l = J0_l u + sum_m N_lm b_m,  |b_m| <= alpha_m |a_m|,      t_l = C_l delta + sum_m N'_lm e_m,  |e_m| <= rho_m |t_m|,
 
-J0 and N with the slopes' centres, C and N' with those of the secants, and kappa F = c + r theta, |theta| <= 1. For all tau, beta, epsilon > 0
+J0 and N with the slopes' centres, C and N' with those of the secants, and kappa F = c + r theta, |theta| <= 1. For all positive tau, beta
+and epsilon
 
-    u^T D grad f <= sum a c t + sum r (tau a^2 + t^2 / tau) / 2 + sum beta (alpha^2 a^2 - b^2) / 2 + sum epsilon (rho^2 t^2 - e^2) / 2,
+    u^T D grad f <= sum a c t + sum r (tau a^2 + t^2 / tau) / 2 + sum beta (alpha^2 a^2 - b^2) / 2
+                    + sum epsilon (rho^2 t^2 - e^2) / 2,
 
-a quadratic form of (u, delta, b, e). b and e are maximised away. With w = r tau + beta alpha^2, w' = r / tau + epsilon rho^2 and any gamma > 0 their own part of it is
+a quadratic form of (u, delta, b, e). b and e are maximised away. With w = r tau + beta alpha^2, w' = r / tau + epsilon rho^2 and any
+gamma > 0 their own part of it is
 
     K = sum (w (N b)^2 + 2 c (N b) (N' e) + w' (N' e)^2) / 2 <= (sum (w + |c| gamma) (N b)^2 + sum (w' + |c| / gamma) (N' e)^2) / 2
       <= k sum (beta b^2 + epsilon e^2) / 2.
 
-If k < 1, the maximum over (b, e) of <y, (b, e)> - (b, e) (L - K) (b, e) / 2, L = diag(beta, epsilon), is y (L - K)^-1 y / 2, and as 1 / (1 - x) =
-1 + x + x^2 / (1 - x) for X = L^-1/2 K L^-1/2 <= k,
+If k < 1, the maximum over (b, e) of <y, (b, e)> - (b, e) (L - K) (b, e) / 2, L = diag(beta, epsilon), is y (L - K)^-1 y / 2, and as
+1 / (1 - x) = 1 + x + x^2 / (1 - x), for X = L^-1/2 K L^-1/2 <= k,
 
     (1 - X)^-1 <= 1 + X + X^2 / (1 - k).
 
-What is left is a form G of (u, delta) alone: u^T D grad f <= lambda_max(G) (|u|^2 + |v|^2) / 2 with delta = `shape` v; in l2 `shape` is eps, in
-linf any eps / sqrt(s) with sum s = 1, as |delta|_inf <= eps has sum s delta^2 <= eps^2.
+What is left is a form G of (u, delta) alone: u^T D grad f <= lambda_max(G) (|u|^2 + |v|^2) / 2 with delta = `shape` v; in l2 `shape` is
+eps, in linf any eps / sqrt(s) with sum s = 1, as |delta|_inf <= eps has sum s delta^2 <= eps^2.
 
 Sweeps forwards and back apply G: no Jacobian is held.
 """
@@ -77,7 +80,7 @@ class Signals:
 
 @dataclass(frozen=True)
 class Form:
-    """Of a point and a ball, from the ranges of a change; `centre` and `radius` are c and r, `inner` the activations that others come after."""
+    """Of a point and a ball, from the ranges of a change; `centre` and `radius` are c and r, `inner` the activations before others."""
 
     network: Network
     left: Side

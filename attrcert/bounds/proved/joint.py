@@ -1,15 +1,15 @@
 """The joint form (`form`) of an attribution's whole change, summed over the nodes of its path, and the proof of its upper end.
 
-With nodes b + a_k D and weights w_k, u^T D g = sum_k w_k (D u)^T D grad f_k + u^T diag(m) delta, but for a part of second order; node k moves
-by a_k delta. Forms add up, so G = sum_k |w_k| G_k, with -u for u where w_k < 0.
+With nodes b + a_k D and weights w_k, u^T D g = sum_k w_k (D u)^T D grad f_k + u^T diag(m) delta, but for a part of second order; node k
+moves by a_k delta. Forms add up, so G = sum_k |w_k| G_k, with -u for u where w_k < 0.
 
 lambda_max(G) is at most t where t - G has a Cholesky factor [rump2006verification].
 
-Rounding: each sweep forwards and back is off by nu times what it gives with the moduli of everything, entry by entry. In the norm of L^-1/2
-let Y be what u and delta do to b and e, |Y|' and |X|' at least the norms of Y and X with moduli (Schur's test). |Y|^2 <= 8/3 lambda_max(G) / |w_k|,
-since x^2 / (1 - k) + x + 1 >= 3/4 and the parts of G in u and delta alone are at most lambda_max(G). Three rounds of b and e are
-then off by at most 3 nu (|Y|' + |X|' |Y|) / (1 - k), and G by nu (|G0|' + 4 |Y| (|Y|' + |X|' |Y|) / (1 - k)). That needs lambda_max(G),
-at most twice what was proved of the computed matrix if the error is at most that.
+Rounding: each sweep forwards and back is off by nu times what it gives with the moduli of everything, entry by entry. In the norm of
+L^-1/2 let Y be what u and delta do to b and e, |Y|' and |X|' at least the norms of Y and X with moduli (Schur's test).
+|Y|^2 <= 8/3 lambda_max(G) / |w_k|, since x^2 / (1 - k) + x + 1 >= 3/4 and the parts of G in u and delta alone are at most lambda_max(G).
+Three rounds of b and e are then off by at most 3 nu (|Y|' + |X|' |Y|) / (1 - k), and G by nu (|G0|' + 4 |Y| (|Y|' + |X|' |Y|) / (1 - k)).
+That needs lambda_max(G), at most twice what was proved of the computed matrix if the error is at most that.
 """
 
 from collections.abc import Callable

@@ -4,8 +4,8 @@ For either sign and every theta in [0, 1]
 
     +-rem(t) <= A(theta) + theta psi t^2 / 2,    psi >= sup +-2 rem(t) / t^2,    A(theta) >= sup (+-rem(t) - theta psi t^2 / 2).
 
-Both suprema are taken over cells. On a cell [a, b] a function h with h'' >= -c is at most max(h(a), h(b)) + c (b - a)^2 / 8, and rem'' is s''
-itself, whose range over a cell is that of its ends and of the critical points inside. In the innermost cell, and wherever it is
+Both suprema are taken over cells. On a cell [a, b] a function h with h'' >= -c is at most max(h(a), h(b)) + c (b - a)^2 / 8, and rem'' is
+s'' itself, whose range over a cell is that of its ends and of the critical points inside. In the innermost cell, and wherever it is
 smaller, 2 rem / t^2 is taken as what it is: a mean of s'' between z and z + t. Nothing is sampled.
 
 Notation: `rise` is psi, `excess` is A, `largest` is A(0).

@@ -21,6 +21,7 @@ of sqrt(omega) B B^T sqrt(omega). In linf theta is 0: the tangent and the larges
 Not claimed: anything of curves whose s' is not Lipschitz. Rounding: B and N are off by a share of their paths, z and s' by `Doubt`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -137,7 +138,8 @@ class Trust:
 
     def _pushed(self, weights: dict[int, Matrix]) -> tuple[dict[int, Matrix], Tensor | float]:
         """sum omega t^2 as weights of (B delta)^2, and a constant."""
-        weights, fixed = dict(weights), 0.0
+        weights = dict(weights)
+        fixed: Tensor | float = 0.0
         for m in self.known:
             weights.setdefault(m, torch.zeros_like(self.point.z[m])[:, None])
         for m in sorted(weights, reverse=True):
@@ -185,12 +187,13 @@ class Trust:
         point.network.push(unit, forwards, end=max(weights))
         pulled = point.network.pull(max(weights), None, backwards)
         assert pulled is not None
-        spilt = sum(times(omega, point.doubt.paths[m].square()) for m, omega in weights.items())
-        spilt = spilt * 4 * point.doubt.unit
-        along = sum((omega * T[m].square()).sum(dim=2) for m, omega in weights.items())
+        spilt = (
+            4 * point.doubt.unit * _total(times(omega, point.doubt.paths[m].square()) for m, omega in weights.items())
+        )
+        along = _total((omega * T[m].square()).sum(dim=2) for m, omega in weights.items())
         across = (pulled.centre.square().sum(dim=2) - along.square()).clamp_min(0).sqrt()
         enough = NEARLY * length.amin(dim=0) / self.reach.radius.amax()
-        whole = sum(self._largest_eigenvalue(m, omega, enough) for m, omega in weights.items())
+        whole = _total(self._largest_eigenvalue(m, omega, enough) for m, omega in weights.items())
         return length.expand_as(along), along + spilt, across + spilt, whole + spilt
 
     def _largest_eigenvalue(self, m: int, omega: Matrix, enough: Float[Tensor, " k"]) -> Each:
@@ -216,6 +219,11 @@ class Trust:
         """|B B^T|, rounded upwards."""
         B = self.point.B[m]
         return torch.matmul(B, B.mT).abs().float() * (1 + 2 * torch.finfo(torch.float32).eps)
+
+
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    first, *others = parts
+    return sum(others, first)
 
 
 def joint(length: Each, along: Each, across: Each, whole: Each, radius: Each) -> Each:
