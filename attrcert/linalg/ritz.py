@@ -8,6 +8,7 @@ from torch import Tensor
 
 COLUMNS = 128  # of a matrix, at a time
 TINY = 1e-150
+NOISE = 1e-10  # share of a vector's length that is only rounding: what is left spans nothing new
 
 Map = Callable[[Tensor], Tensor]
 
@@ -21,10 +22,11 @@ def ritz(
     images = torch.zeros_like(basis)
     w = first
     for k in range(steps):
+        before = torch.linalg.vector_norm(w, dim=1, keepdim=True)
         for _ in range(2):
             w = w - (basis[:, :k].mT @ (basis[:, :k] @ w[:, :, None]))[:, :, 0]
         size = torch.linalg.vector_norm(w, dim=1, keepdim=True)
-        basis[:, k] = torch.where(size > TINY, w / size.clamp_min(TINY), 0.0)
+        basis[:, k] = torch.where(size > NOISE * before, w / size.clamp_min(TINY), 0.0)
         images[:, k] = w = apply(basis[:, k])
     T = basis @ images.mT
     finite = T.isfinite().all(dim=2).all(dim=1)[:, None]

@@ -50,7 +50,7 @@ Number = Float[Tensor, " b"]
 
 
 @dataclass(frozen=True)
-class Side:
+class Slopes:
     """The slopes' centres and radii by which one of a and t is carried."""
 
     centre: dict[int, Vector]
@@ -79,12 +79,12 @@ class Signals:
 
 
 @dataclass(frozen=True)
-class Form:
+class JointForm:
     """Of a point and a ball, from the ranges of a change; `centre` and `radius` are c and r, `inner` the activations before others."""
 
     network: Network
-    left: Side
-    right: Side
+    left: Slopes
+    right: Slopes
     centre: dict[int, Vector]
     radius: dict[int, Vector]
     inner: frozenset[int]
@@ -119,7 +119,7 @@ class Form:
         )
         return Signals(a, t, b, e, (image[0], image[1]))
 
-    def pushed(self, given: Block, side: Side, added: dict[int, Block]) -> dict[int, Block]:
+    def pushed(self, given: Block, side: Slopes, added: dict[int, Block]) -> dict[int, Block]:
         """The vectors at every activation's input; `added` goes to the results."""
         found: dict[int, Block] = {}
 
@@ -131,7 +131,7 @@ class Form:
         self.network.push(given, bend)
         return found
 
-    def pulled(self, given: dict[int, Block], side: Side, found: dict[int, Block]) -> Block:
+    def pulled(self, given: dict[int, Block], side: Slopes, found: dict[int, Block]) -> Block:
         """The transpose: what was given at the activations' inputs, back at the input, and in `found` at the inner results."""
 
         def bend(i: int, carried: Carried | None) -> Carried:
@@ -145,10 +145,10 @@ class Form:
         assert pulled is not None
         return pulled.centre
 
-    def magnitude(self) -> "Form":
+    def magnitude(self) -> "JointForm":
         """The form with the moduli of everything."""
         left, right = (
-            Side({i: part.abs() for i, part in side.centre.items()}, side.radius) for side in (self.left, self.right)
+            Slopes({i: part.abs() for i, part in side.centre.items()}, side.radius) for side in (self.left, self.right)
         )
         centre = {i: part.abs() for i, part in self.centre.items()}
         return replace(self, network=self.network.magnitude, left=left, right=right, centre=centre)
@@ -174,15 +174,15 @@ class Parts:
     norms: tuple[dict[int, Vector], dict[int, Vector]]
     unit: float
 
-    def form(self, turned: frozenset[int]) -> Form:
+    def form(self, turned: frozenset[int]) -> JointForm:
         slopes = {i: pair[i in turned] for i, pair in self.slopes.items()}
         q = {i: pair[i in turned] for i, pair in self.q.items()}
         left, right = (
-            Side({i: part.centre for i, part in ranges.items()}, {i: part.radius for i, part in ranges.items()})
+            Slopes({i: part.centre for i, part in ranges.items()}, {i: part.radius for i, part in ranges.items()})
             for ranges in (slopes, self.secants)
         )
         centre, radius = {i: part.centre for i, part in q.items()}, {i: part.radius for i, part in q.items()}
-        return Form(self.network, left, right, centre, radius, inner(self.network))
+        return JointForm(self.network, left, right, centre, radius, inner(self.network))
 
 
 def parts(change: Change) -> Parts:

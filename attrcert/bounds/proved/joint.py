@@ -19,7 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.form import Block, Form, Multipliers, Number, Signals, Vector, lent
+from attrcert.bounds.proved.form import Block, JointForm, Multipliers, Number, Signals, Vector, lent
 from attrcert.bounds.proved.loops import CLOSE, ENLARGED, PROVING, loops
 from attrcert.linalg.proofs import proved_near
 from attrcert.linalg.ritz import dense, ritz
@@ -31,7 +31,7 @@ SCHUR = 7  # rounds of Schur's test
 class Whole:
     """Forms with their weights and the nodes' a_k; `rows` is D, `mean` is m."""
 
-    forms: tuple[Form, ...]
+    forms: tuple[JointForm, ...]
     weights: tuple[float, ...]
     steps: tuple[float, ...]
     rows: Vector | None
@@ -102,7 +102,7 @@ def proved(whole: Whole, choice: Choice, first: Float[Tensor, "b n"], unit: floa
     return torch.where(possible & (lost < top), top + lost, torch.inf).nan_to_num(torch.inf, torch.inf)
 
 
-def _proved_share(form: Form, magnitude: Form, by: Multipliers, unit: float) -> Number:
+def _proved_share(form: JointForm, magnitude: JointForm, by: Multipliers, unit: float) -> Number:
     left, right = (loop.proved(above, unit) for loop, above in zip(loops(form, by), loops(magnitude, by), strict=True))
     return torch.maximum(left, right)
 

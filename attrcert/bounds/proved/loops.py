@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attrcert.bounds.proved.form import Block, Form, Multipliers, Number, Side, Vector
+from attrcert.bounds.proved.form import Block, JointForm, Multipliers, Number, Slopes, Vector
 from attrcert.linalg.proofs import proved_near
 from attrcert.linalg.ritz import dense, ritz
 
@@ -27,8 +27,8 @@ TINY = 1e-150
 class Loop:
     """R of one side."""
 
-    form: Form
-    side: Side
+    form: JointForm
+    side: Slopes
     heavy: dict[int, Vector]
     price: dict[int, Vector]
 
@@ -74,7 +74,7 @@ def _single(apply: Callable[[Block], Block]) -> Callable[[Tensor], Tensor]:
     return lambda x: apply(x[:, None])[:, 0]
 
 
-def loops(form: Form, by: Multipliers) -> tuple[Loop, Loop]:
+def loops(form: JointForm, by: Multipliers) -> tuple[Loop, Loop]:
     """Of a and of t."""
     w, onward = form.weights(by)
     gamma = {i: by.gamma[:, None] * part for i, part in by.tau.items()}

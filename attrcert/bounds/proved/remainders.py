@@ -23,7 +23,7 @@ CELLS, RATIO = 20, 1.25  # on either side, each so much longer than the one befo
 
 
 @dataclass(frozen=True)
-class Side:
+class OneSided:
     """Of one sign: the nodes of the cells, the remainder there, and the least and largest s'' of each cell."""
 
     t: Float[Tensor, "b n _ _"]
@@ -53,8 +53,8 @@ class Side:
 class Remainder:
     """Of every neuron, for both signs."""
 
-    up: Side
-    down: Side
+    up: OneSided
+    down: OneSided
 
     @property
     def rise(self) -> Vector:
@@ -84,7 +84,7 @@ def remainder(curve: Curve, z: Vector, r: Vector) -> Remainder:
     return Remainder(_side(t, value + blur, cells.low, cells.high), _side(t, blur - value, -cells.high, -cells.low))
 
 
-def _side(t: Tensor, value: Tensor, flattest: Tensor, steepest: Tensor) -> Side:
+def _side(t: Tensor, value: Tensor, flattest: Tensor, steepest: Tensor) -> OneSided:
     """psi is that of the nodes, and what the cells between them may have beyond it."""
     means = torch.cummax(steepest, dim=-1).values  # 2 rem / t^2 is a mean of s'' up to t
     ends = torch.minimum((2 * value[..., 1:] / t[..., 1:].square()).nan_to_num(torch.inf, torch.inf), means)
@@ -95,4 +95,4 @@ def _side(t: Tensor, value: Tensor, flattest: Tensor, steepest: Tensor) -> Side:
     rise = torch.minimum(
         most + beyond.amax(dim=(2, 3), keepdim=True), means.amax(dim=(2, 3), keepdim=True).clamp_min(0)
     )
-    return Side(t, value, flattest, rise[:, :, 0, 0])
+    return OneSided(t, value, flattest, rise[:, :, 0, 0])

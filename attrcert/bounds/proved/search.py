@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.form import Block, Form, Multipliers, Number, Parts, Vector
+from attrcert.bounds.proved.form import Block, JointForm, Multipliers, Number, Parts, Vector
 from attrcert.bounds.proved.joint import Choice, Whole
 from attrcert.bounds.proved.loops import ESTIMATING, TINY, loops
 from attrcert.bounds.proved.reach import Reach
@@ -59,14 +59,14 @@ class Energies:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Fitting:
     """What the multipliers are fitted to: the nodes' energies and the mean square of v."""
 
     nodes: tuple[Energies, ...]
     v: Vector
 
 
-class Search:
+class MultiplierSearch:
     """Of one choice of turned layers."""
 
     def __init__(self, whole: Whole, parts: tuple[Parts, ...], reach: Reach) -> None:
@@ -105,7 +105,7 @@ class Search:
         values, vectors = ritz(choice.single(self.whole), vectors.sum(dim=1), steps, VECTORS)
         return Found(choice, torch.where(possible[:, None], values, torch.inf), vectors)
 
-    def seen(self, found: Found) -> Seen:
+    def seen(self, found: Found) -> Fitting:
         """Mean squares over the Ritz vectors that are nearly the largest."""
         values = found.values
         below = (values - values[:, :1]) / (WARMTH * values[:, :1].abs()).clamp_min(TINY)
@@ -118,9 +118,9 @@ class Search:
             )
             b, e = ({i: _energy(x, weight, None) for i, x in part.items()} for part in (signals.b, signals.e))
             nodes.append(Energies(a, t, b, e))
-        return Seen(tuple(nodes), _energy(found.vectors.chunk(2, dim=2)[1], weight, None))
+        return Fitting(tuple(nodes), _energy(found.vectors.chunk(2, dim=2)[1], weight, None))
 
-    def moved(self, choice: Choice, seen: Seen, share: Number) -> Choice:
+    def moved(self, choice: Choice, seen: Fitting, share: Number) -> Choice:
         """On the way to where the derivatives vanish."""
         by = []
         for form, old, energies in zip(self.whole.forms, choice.by, seen.nodes, strict=True):
@@ -142,10 +142,10 @@ class Search:
 def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int) -> tuple[Whole, Found]:
     """The best after `steps` steps, with as many turned layers as a trial suggests, the same for all samples."""
     layers = list(parts[0].q)
-    best: Search | None = None
+    best: MultiplierSearch | None = None
     for many in range(len(layers) - 1, -1, -1):  # the last layer's F is the same everywhere
         turned = frozenset(layers[:many])
-        search = Search(replace(whole, forms=tuple(part.form(turned) for part in parts)), parts, reach)
+        search = MultiplierSearch(replace(whole, forms=tuple(part.form(turned) for part in parts)), parts, reach)
         for _ in range(min(TRIAL, steps)):
             search.step()
         if best is not None and not _lower(search, best):
@@ -157,12 +157,12 @@ def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int) -
     return best.whole, best.best
 
 
-def _lower(one: Search, other: Search) -> bool:
+def _lower(one: MultiplierSearch, other: MultiplierSearch) -> bool:
     """Whether one is better than the other, over all samples."""
     return float((one.best.estimate / other.best.estimate).nan_to_num(1.0).log().sum()) < 0
 
 
-def _patient(search: Search, steps: int) -> Iterator[None]:
+def _patient(search: MultiplierSearch, steps: int) -> Iterator[None]:
     """As long as it is worth while."""
     before = search.best.estimate
     for number in range(1, steps + 1):
@@ -173,7 +173,7 @@ def _patient(search: Search, steps: int) -> Iterator[None]:
             before = search.best.estimate
 
 
-def _affordable(form: Form, by: Multipliers) -> tuple[Multipliers, Number]:
+def _affordable(form: JointForm, by: Multipliers) -> tuple[Multipliers, Number]:
     """Multipliers with an affordable k, and 1 - k: estimates."""
     for _ in range(RAISES):
         left, right = (CAUTION * loop.estimate(ESTIMATING) for loop in loops(form, by))

@@ -32,7 +32,7 @@ from attrcert.bounds.proved.curves import largest_bend
 from attrcert.bounds.proved.network import Carried
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach
-from attrcert.bounds.proved.remainders import Remainder, Side, remainder
+from attrcert.bounds.proved.remainders import OneSided, Remainder, remainder
 from attrcert.linalg.proofs import times
 
 THETAS = (1.0, 0.5, 0.25, 0.1, 0.03)
@@ -48,7 +48,7 @@ Each = Float[Tensor, "b _"]  # a number for each neuron
 
 
 @dataclass(frozen=True)
-class Tangent:
+class Beyond:
     """What is known of an activation: its remainders, and |D z - B delta| <= apart."""
 
     remainder: Remainder
@@ -61,7 +61,7 @@ class Trust:
 
     def __init__(self, point: Point, reach: Reach) -> None:
         self.point, self.reach = point, reach
-        self.known: dict[int, Tangent] = {}
+        self.known: dict[int, Beyond] = {}
         self._overlaps: dict[int, Tensor] = {}
 
     def moved(self, i: int) -> tuple[Each, Each]:
@@ -80,7 +80,7 @@ class Trust:
         curve, z, off = point.network.curve(i), point.z[i], point.doubt.z[i]
         found = remainder(curve, z, each)
         bend = largest_bend(curve, z, each + off)
-        self.known[i] = Tangent(found, apart, each * (2 * point.doubt.slope[i] + bend * off))
+        self.known[i] = Beyond(found, apart, each * (2 * point.doubt.slope[i] + bend * off))
 
     def _rounding(self, i: int) -> Each:
         """Of N and B: a share of the paths, once for B and twice for each layer's remainders, which are at most |t| 2 STEEPEST."""
@@ -133,7 +133,7 @@ class Trust:
         return each, apart
 
     def _rise(self, m: int, side: str) -> Matrix:
-        found: Side = getattr(self.known[m].remainder, side)
+        found: OneSided = getattr(self.known[m].remainder, side)
         return found.rise[:, None]
 
     def _pushed(self, weights: dict[int, Matrix]) -> tuple[dict[int, Matrix], Tensor | float]:

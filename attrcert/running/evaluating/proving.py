@@ -20,7 +20,6 @@ from attrcert.settings.tasks import BoundConfig
 from attrcert.types import Attribution
 
 LARGEST_BASELINE = 1.001  # the share of rounding that bounds.proved.rounding allows a node, but for rounding itself
-EFFORT = 24  # steps of the search for the joint form's multipliers
 POINTS = 8  # that logits and gradients are compared at before the run
 AGREEMENT = 1e-6  # relative
 FLOOR = 1e-12  # absolute: what cancels in torch's derivatives of saturated activations
@@ -111,9 +110,8 @@ def proving(
             f"{memory / 1e9:.3g} GB",
             hint=f"--memory {needed / 1e9 * 1.1:.2g}GB if the machine has it; the smoothing certificate (--smooth uniform) needs little",
         )
-    effort = config.bounding.proved_effort
     made = Proving(
-        Prover(network, attribution, config.perturbation.delta_norm, memory, EFFORT if effort is None else effort),
+        Prover(network, attribution, config.perturbation.delta_norm, memory, config.bounding.proved_effort),
         running,
     )
     made.compare(x)
