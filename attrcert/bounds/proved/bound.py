@@ -12,8 +12,9 @@ continuation). Rounding of float64 in the network is bounded (`rounding`) and in
 by `SLACK`, relative to it: single neurons, where nothing else is loose, stay 1e-9 above their exact change.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int64
@@ -29,7 +30,7 @@ from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.search import searched
-from attrcert.bounds.proved.secant import change
+from attrcert.bounds.proved.secant import Change, change
 from attrcert.bounds.proved.trust import WIDEST
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
@@ -37,6 +38,7 @@ from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
+LITTLE = 0.01  # share of errors in the secant bound: the norm of M less the errors is reached, so nothing gains more than twice that
 METHODS = "secant", "interval", "joint"
 
 
@@ -98,42 +100,59 @@ class ProvedBound:
 
 @dataclass
 class Sums:
-    """Over the nodes of a path, at one eps: M, the errors, and what bounds each entry of the mean gradient's change."""
+    """Over the nodes of a path, at one eps: M, the errors, and what bounds each entry of the mean gradient's change.
+
+    `least` is at most `errors`, which a single node is only asked for when they are needed.
+    """
 
     reach: Reach
     M: Float[Tensor, "b d d"]
-    errors: Float[Tensor, " b"]
+    least: Float[Tensor, " b"]
     each: Float[Tensor, "b d"]
     rounding: Float[Tensor, " b"]
     off: Float[Tensor, "b d"]
+    errors: list[Callable[[], Float[Tensor, " b"]]] = field(default_factory=list)
     nodes: list[tuple[Parts, float, float]] = field(default_factory=list)
 
     def bound(
         self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws, effort: int
     ) -> ProvedBound:
+        """The smallest of all; what cannot be it is not proved."""
         if D is None:
-            second = torch.zeros_like(self.errors)
-            secant, boxes = self.reach.whole(self.M, draws) + self.errors, length(self.each)
+            second = torch.zeros_like(self.least)
+            A, boxes = self.M, length(self.each)
         else:
             second = self.reach.entries(self.each) + self.reach.entries(self.off)
-            secant = self.reach.whole(torch.diag_embed(mean) + D[:, :, None] * self.M, draws) + self.errors + second
+            A = torch.diag_embed(mean) + D[:, :, None] * self.M
             boxes = length(D * self.each) + self.reach.entries(mean) + second
-        uppers = [
-            part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes, self.joint(mean, D, effort) + second)
-        ]
+        joint = torch.full_like(second, torch.inf)
+        secant = joint
+        least = self.reach.least(A) + self.least
+        found = None
+        if self.nodes and bool((self.least > LITTLE * least).any()):
+            parts, weights, steps = zip(*self.nodes, strict=True)
+            whole = Whole((), weights, steps, D, None if D is None else mean)
+            whole, found = searched(parts, whole, self.reach, effort, boxes)
+            if bool((found.estimate > least).any()):
+                secant = self.secant(A, draws) + second
+            if bool((found.estimate + second < torch.minimum(secant, boxes)).any()):
+                unit = max(part.unit for part in parts)
+                joint = proved(whole, found.choice, found.vectors[:, 0], unit) + second
+        if bool((secant.isinf() & ~(joint < least)).any()):
+            secant = self.secant(A, draws) + second
+        uppers = [part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes, joint)]
         upper, smallest = torch.stack(uppers).min(dim=0)
         method = tuple(METHODS[i] for i in smallest.tolist())
         value, off = (part if D is None else D * part for part in (mean, self.off))
         return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off))
 
-    def joint(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, effort: int) -> Float[Tensor, " b"]:
-        """What the joint form proves, but for the part of second order."""
-        if not self.nodes:
-            return torch.full_like(self.errors, torch.inf)
-        parts, weights, steps = zip(*self.nodes, strict=True)
-        whole = Whole((), weights, steps, D, None if D is None else mean)
-        whole, found = searched(parts, whole, self.reach, effort)
-        return proved(whole, found.choice, found.vectors[:, 0], max(part.unit for part in parts))
+    def secant(self, A: Float[Tensor, "b d d"], draws: Draws) -> Float[Tensor, " b"]:
+        """What the norm of A and the errors prove, but for the part of second order."""
+        return self.reach.whole(A, draws) + sum((errors() for errors in self.errors), torch.zeros_like(self.least))
+
+
+def _errors(moved: Change, weight: float, difference: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
+    return weight * moved.errors(difference)
 
 
 def proved_bounds(
@@ -148,7 +167,7 @@ def proved_bounds(
     x = nodes.points[0].flatten(1)
     mean, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
     sums = [
-        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none.clone(), torch.zeros_like(x), none, torch.zeros_like(x))
+        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none, torch.zeros_like(x), none, torch.zeros_like(x))
         for reach in reaches
     ]
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
@@ -159,7 +178,14 @@ def proved_bounds(
             if effort and w * a and moved.q:
                 one.nodes.append((parts(moved), w, a))
             one.M += w * a * moved.M
-            one.errors += w * moved.errors(nodes.difference)
+            errors = partial(_errors, moved, w, nodes.difference)
+            if effort and len(nodes.points) == 1:
+                one.errors.append(errors)
+                one.least = one.least + w * moved.least_errors(nodes.difference)
+            else:  # what they need would have to be kept for every node
+                known = errors()
+                one.errors.append(partial(torch.clone, known))
+                one.least = one.least + known
             one.each += w * moved.each
             one.rounding = torch.maximum(one.rounding, point.doubt.share)
             one.off = one.off + abs(w) * point.doubt.gradient

@@ -96,7 +96,7 @@ def bends(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Rang
     left, right = (_one_side(curve.slope, curve.bend, curve.flexes, z, t) for t in (-r, r))
     from_z = left.join(right)
     whole = extent(curve.bend, curve.flexes, *_reached(z, r, off))
-    third = curve.quickest * curve.bend(z.new_tensor(curve.flexes)).abs().max()
+    third = curve.quickest * sharpest(curve, z)
     crossed = curve.jump / (z.abs() - off).clamp_min(torch.finfo(z.dtype).tiny)  # share of t on which s'' jumps
     return from_z.widened((off * (third + crossed)).nan_to_num(0.0, torch.inf)).meet(whole.join(from_z))
 
@@ -104,6 +104,11 @@ def bends(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Rang
 def largest_bend(curve: Curve, z: Vector, r: Vector) -> Vector:
     """The largest |s''| over [z - r, z + r]."""
     return extent(curve.bend, curve.flexes, *_reached(z, r, 0.0)).largest
+
+
+def sharpest(curve: Curve, like: Tensor) -> Tensor:
+    """The largest |s''|."""
+    return curve.bend(like.new_tensor(curve.flexes)).abs().max()
 
 
 def _reached(z: Vector, r: Vector, off: Vector | float) -> tuple[Vector, Vector]:
@@ -165,7 +170,7 @@ class Softplus:
         return 0.385 * self.beta
 
     def value(self, z: Tensor) -> Tensor:
-        return torch.logaddexp(self.beta * z, torch.zeros_like(z)) / self.beta
+        return -torch.nn.functional.logsigmoid(-self.beta * z) / self.beta  # logaddexp's second derivative overflows
 
     def slope(self, z: Tensor) -> Tensor:
         return torch.sigmoid(self.beta * z)

@@ -32,6 +32,7 @@ SPARED = 0.02  # the least 1 - k that is tried
 MUCH = 0.9  # of the best estimate: below it, what was seen before does not count
 FAR = 1e6  # from the layer's median, the largest factor of a multiplier at the start
 PATIENCE, LITTLE = 6, 1e-3  # steps in which the estimate must fall by this share, or the search ends
+HOPELESS = 3.0  # times the bound to beat, after a trial
 TRIAL = 6  # steps for each choice of the layers that are turned, before the best is followed
 
 
@@ -139,8 +140,11 @@ class MultiplierSearch:
         return replace(choice, by=tuple(by), shape=_shape(self.reach, _between(s, seen.v, share)))
 
 
-def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int) -> tuple[Whole, Found]:
-    """The best after `steps` steps, with as many turned layers as a trial suggests, the same for all samples."""
+def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int, rival: Number) -> tuple[Whole, Found]:
+    """The best after `steps` steps, with as many turned layers as a trial suggests, the same for all samples.
+
+    `rival` is the bound to beat: a trial that stays far above it ends the search.
+    """
     layers = list(parts[0].q)
     best: MultiplierSearch | None = None
     for many in range(len(layers) - 1, -1, -1):  # the last layer's F is the same everywhere
@@ -151,6 +155,8 @@ def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int) -
         if best is not None and not _lower(search, best):
             break
         best = search
+        if bool((best.best.estimate > HOPELESS * rival).all()):
+            steps = 0
     assert best is not None
     for _ in _patient(best, steps - TRIAL):
         best.step()

@@ -31,6 +31,7 @@ Departures: MATH 12 integrates a bound K(r) of the Hessian's norm over radii. He
 from x are half as wide as the ranges of derivatives: on third-party networks the bound is 1.5 to 4 times smaller at eps = 0.1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,7 +43,9 @@ from attrcert.bounds.proved.network import Carried
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.trust import Trust
-from attrcert.linalg.proofs import gram_norm, times
+from attrcert.linalg.proofs import gram_least, gram_norm, times
+
+GramNorm = Callable[..., Float[Tensor, " b"]]
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,13 @@ class Change:
 
     def errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
         """At least |scale * errors|_2."""
+        return self._errors(scale, gram_norm)
+
+    def least_errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
+        """At most that, and cheap."""
+        return self._errors(scale, gram_least)
+
+    def _errors(self, scale: Float[Tensor, "b d"] | None, by: GramNorm) -> Float[Tensor, " b"]:
         total = self.reach.radius.new_zeros(len(self.reach.radius))
 
         def add(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, norm: Tensor, together: Tensor) -> None:
@@ -82,14 +92,16 @@ class Change:
 
         def onwards(i: int, carried: Carried | None) -> Carried | None:
             layer, B, q = self.layers[i], self.point.B[i], self.q[i]
-            norm = gram_norm(B, q.radius, scale)
-            known = norm if scale is None and layer.C is B else None
+            norm = by(B, q.radius, scale)
+            known: Tensor | None = norm
+            if scale is not None or layer.C is not B:
+                known = by(layer.C, q.radius) if self.reach.is_l2 else None
             together = self.reach.weighted(layer.C, q.radius, layer.error, layer.each, norm=known)
             add(B, q.radius, layer.each, norm, together)
             centre = q.centre[:, None] * B.mT
             if carried is not None:
                 R, spread = carried.centre.mT, layer.sigma.radius
-                add(R, spread, layer.each, gram_norm(R, spread, scale), layer.together)
+                add(R, spread, layer.each, by(R, spread, scale), layer.together)
                 centre = centre + layer.sigma.centre[:, None] * carried.centre
             return Carried(centre)
 

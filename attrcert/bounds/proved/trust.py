@@ -62,7 +62,6 @@ class Trust:
     def __init__(self, point: Point, reach: Reach) -> None:
         self.point, self.reach = point, reach
         self.known: dict[int, Beyond] = {}
-        self._overlaps: dict[int, Tensor] = {}
 
     def moved(self, i: int) -> tuple[Each, Each]:
         """At least |D z| and |D z - B delta| of activation i, from all before it."""
@@ -202,23 +201,48 @@ class Trust:
         rows = (found > enough).any(dim=0)
         if omega.shape[2] > WIDEST or not bool(rows.any()):
             return found
-        if m not in self._overlaps:
-            self._overlaps[m] = self._overlap(m)
-        K, omega = self._overlaps[m], omega[:, rows]
-        size = omega.amax(dim=2, keepdim=True).clamp_min(torch.finfo(omega.dtype).tiny)
-        small = (omega / size).float()
-        v = torch.ones_like(small)
-        for _ in range(ROUNDS):
-            moved = torch.matmul(small * v, K)
-            ratio = torch.where(small > 0, moved / v, 0.0).amax(dim=2)
-            found[:, rows] = torch.minimum(found[:, rows], ratio.double() * (1 + SINGLE) * size[..., 0])
-            v = (moved / moved.amax(dim=2, keepdim=True).clamp_min(1e-30)).clamp_min(1e-3)
+        if m not in self.point.overlaps:
+            self.point.overlaps[m] = _overlap(self.point.B[m])
+        K, scale = self.point.overlaps[m]
+        found[:, rows] = torch.minimum(found[:, rows], _tested(K, omega[:, rows]) * scale)
         return found
 
-    def _overlap(self, m: int) -> Float[Tensor, "c n n"]:
-        """|B B^T|, rounded upwards."""
-        B = self.point.B[m]
-        return torch.matmul(B, B.mT).abs().float() * (1 + 2 * torch.finfo(torch.float32).eps)
+
+def _overlap(B: Matrix) -> tuple[Float[Tensor, "c n n"], float]:
+    """At least |B B^T|, in float32 and as multiples of a number: rows whose entries are mostly zero lose little."""
+    size = float(B.abs().max().clamp_min(torch.finfo(B.dtype).tiny))
+    B = B / size
+    single = B.float()
+    length = torch.linalg.vector_norm(B, dim=2).float() * (1 + SINGLE)
+    lost = (int((single != 0).sum(dim=2).max()) + 4) * torch.finfo(torch.float32).eps
+    K = torch.matmul(single, single.mT).abs_()
+    return K.add_(lost * length[:, :, None] * length[:, None, :]).add_(torch.finfo(torch.float32).tiny), size**2
+
+
+def _tested(K: Float[Tensor, "c n n"], omega: Matrix) -> Each:
+    """At least lambda_max(sqrt(omega) K sqrt(omega)) of every row of omega; rows that are zero almost everywhere take little of K."""
+    size = omega.amax(dim=2, keepdim=True).clamp_min(torch.finfo(omega.dtype).tiny)
+    small = (omega / size).float()
+    seen = (small > 0).any(dim=0)
+    ends = seen.byte().argmax(dim=1) * seen.shape[1] - seen.flip(1).byte().argmax(dim=1)
+    found = torch.zeros_like(small[..., 0])
+    for same in ends.unique():  # neurons that look at the same place
+        alike = (ends == same).nonzero()[:, 0]
+        near = seen[alike].any(dim=0).nonzero()[:, 0]
+        if len(near):
+            found[:, alike] = _schur(K[:, near[:, None], near], small[:, alike][..., near])
+    return found.double() * (1 + SINGLE) * size[..., 0]
+
+
+def _schur(K: Float[Tensor, "c n n"], omega: Matrix) -> Each:
+    """Schur's test."""
+    best = torch.full_like(omega[..., 0], torch.inf)
+    v = torch.ones_like(omega)
+    for _ in range(ROUNDS):
+        moved = torch.matmul(omega * v, K)
+        best = torch.minimum(best, torch.where(omega > 0, moved / v, 0.0).amax(dim=2))
+        v = (moved / moved.amax(dim=2, keepdim=True).clamp_min(1e-30)).clamp_min(1e-3)
+    return best
 
 
 def _total(parts: Iterable[Tensor]) -> Tensor:
