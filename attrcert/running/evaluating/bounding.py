@@ -14,7 +14,7 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
 from attrcert.running.evaluating.methods import explainer, own_part
-from attrcert.running.evaluating.proving import Proving, proving
+from attrcert.running.evaluating.proving import Misread, Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
 from attrcert.running.evaluating.subjects import Subject, explained_class
@@ -55,12 +55,17 @@ class Bounds(Work[B]):
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         subject = self.explain(f, batch, logits)
-        finite = subject.finite()
-        if finite.all():
-            return self.rows_of(subject, save)
-        bad, keep = (~finite).nonzero()[:, 0].tolist(), finite.nonzero()[:, 0].tolist()
-        message = "the attribution or its derivative is NaN or infinite"
-        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in bad]
+        bad = (~subject.finite()).nonzero()[:, 0].tolist()
+        kind, message = "non-finite-derivative", "the attribution or its derivative is NaN or infinite"
+        if not bad:
+            try:
+                return self.rows_of(subject, save)
+            except Misread as error:
+                if len(error.rows) == len(batch.indices) > 1:  # the network is to blame, not a sample
+                    raise
+                bad, kind, message = list(error.rows), "misread", str(error)
+        keep = [i for i in range(len(batch.indices)) if i not in bad]
+        failed = [Failed(batch.indices[i], batch.labels[i], kind, message) for i in bad]
         apart = {failure.index: failed_rows(failure, self.config) for failure in failed}
         return apart | (self.rows(f, picked(batch, keep), logits[keep], save) if keep else {})
 
