@@ -67,6 +67,7 @@ PAPERS: dict[str, Paper] = {
         "Ghashami et al.", "Frequent Directions: Simple and Deterministic Matrix Sketching", "SIAM J. Comput. 2016"
     ),
     "anani2025pixel": Paper("Anani et al.", "Pixel-Level Certified Explanations via Randomized Smoothing", "ICML 2025"),
+    "conn2000trust": Paper("Conn, Gould & Toint", "Trust-Region Methods", "SIAM 2000"),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
     "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }
