@@ -89,9 +89,8 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
             graph = reader.trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
         raise ModelError(
-            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: it needs affine layers and smooth activations "
-            "in a plain forward, without loops or conditions on tensors",
-            hint=f"write it so; {SMOOTHER}",
+            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: it needs affine layers and smooth activations",
+            hint=f"in a plain forward, without loops or conditions on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
 
@@ -184,11 +183,9 @@ def _known(rule: ReadingRule | None, name: str, building: Building, args: Any, k
 
 def _reached(reader: Reader, network: nn.Module) -> str:
     """The module whose forward was being read, if it is known."""
-    last = reader.last
-    name = next(reversed(reader.module_stack), "") if reader.module_stack else ""
-    part = network.get_submodule(name) if name else network
-    after = f", after {_name(last)}" if last is not None and last.op != "placeholder" else ""
-    return f"{name or 'the network'} ({type(part).__name__}){after}"
+    name = next(reversed(reader.module_stack), "")
+    after = f", after {_name(reader.last)}" if reader.last and reader.last.op != "placeholder" else ""
+    return f"{name or 'the network'} ({type(network.get_submodule(name)).__name__}){after}"
 
 
 def _name(node: fx.Node) -> str:

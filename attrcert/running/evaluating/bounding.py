@@ -14,7 +14,7 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
 from attrcert.running.evaluating.methods import explainer, own_part
-from attrcert.running.evaluating.proving import Misread, Proving, proving
+from attrcert.running.evaluating.proving import MisreadError, Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
 from attrcert.running.evaluating.subjects import Subject, explained_class
@@ -60,7 +60,7 @@ class Bounds(Work[B]):
         if not bad:
             try:
                 return self.rows_of(subject, save)
-            except Misread as error:
+            except MisreadError as error:
                 if len(error.rows) == len(batch.indices) > 1:  # the network is to blame, not a sample
                     raise
                 bad, kind, message = list(error.rows), "misread", str(error)

@@ -34,7 +34,7 @@ class Proving:
 
     Values alone would show little of a part that bends beside a large linear one. So what the bound is about is compared too: the
     attribution's derivative, at x and on the sphere of the largest ball, relative to what the bound says it can be. Samples where they
-    differ are `Misread`.
+    differ are `MisreadError`.
     """
 
     prover: Prover
@@ -132,7 +132,7 @@ def proving(
     return made
 
 
-class Misread(ModelError):
+class MisreadError(ModelError):
     """Samples of a batch at which what was read is not what runs."""
 
     def __init__(self, message: str, rows: tuple[int, ...], *, hint: str = "") -> None:
@@ -151,8 +151,8 @@ def _rows(bad: Bool[Tensor, " b"]) -> tuple[int, ...]:
     return tuple(bad.nonzero()[:, 0].tolist())
 
 
-def _another(what: str, off: float, allowed: str, rows: tuple[int, ...]) -> Misread:
-    return Misread(
+def _another(what: str, off: float, allowed: str, rows: tuple[int, ...]) -> MisreadError:
+    return MisreadError(
         f"the proved bound read another network than the one that runs: their {what} differ by {off:.3g}"
         + (f", {allowed}" if allowed else ""),
         rows,
