@@ -22,7 +22,7 @@ from attrcert.bounds.first_order import (
     linf_scaled,
     taylor_correction,
 )
-from attrcert.bounds.proved import secant
+from attrcert.bounds.proved import form, secant, trust
 from attrcert.bounds.smoothed import RULES, centre, lengths, pixels
 from attrcert.columns import OF_ROW, TURN, Column, declared
 from attrcert.loading import bundled
@@ -52,6 +52,8 @@ CERTIFICATES = {
     "ball (--ball)": ball,
     "label constraint": label_dual,
     "secant (--proved)": secant,
+    "trust-region ranges (--proved)": trust,
+    "joint (--proved)": form,
     "smoothing (--smooth)": lengths,
     "centre smoothing (--smooth centre)": centre,
     "pixels (--certify-pixels)": pixels,

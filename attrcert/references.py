@@ -98,6 +98,7 @@ PAPERS: dict[str, Paper] = {
         "Center Smoothing: Certified Robustness for Networks with Structured Outputs",
         "NeurIPS 2021",
     ),
+    "conn2000trust": Paper("Conn, Gould & Toint", "Trust-Region Methods", "SIAM 2000"),
     "rump2006verification": Paper("Rump", "Verification of Positive Definiteness", "BIT 2006"),
     "higham2002accuracy": Paper("Higham", "Accuracy and Stability of Numerical Algorithms", "SIAM 2002"),
 }

@@ -30,7 +30,7 @@ RUNS = {
     "bound-linf": "bound fashion-adversarial --limit 1 --norm linf --eps 8/255 --linf-method scaled,corollary,row-sums",
     "bound-label": "bound --indices 0,100 --label-constraint tighten --eps 1",
     "bound-ig-ball": "bound --limit 1 --attribution ig --ig-steps 2 --ball --eps 0.5",
-    "bound-folder": f"bound fashion-natural {PICTURES} --limit 3 --proved --eps 0.01",
+    "bound-folder": f"bound fashion-natural {PICTURES} --limit 3 --proved --proved-effort 0 --eps 0.01",
     "bound-sg-lp": "bound --limit 2 --attribution sg --noise-draws 3 --sigma 0.2 --norm lp --p 4",
     "bound-us-unit": "bound --limit 2 --attribution us --smooth-base ixg --smooth-unit --radius 0.5 --noise-draws 3 --target label",
     "bound-gaussian": "bound --smooth gaussian --limit 2 --sigma 0.2,0.4 --eps 0.01,0.05 --bounded clip:0.5 --samples 50",
@@ -41,8 +41,8 @@ RUNS = {
     "--transfer ig,sm",
     "attack-preset": "attack --limit 2 --preset ghorbani --steps 2 --restarts 0 --random-draws 0 --k 20",
     "attack-label": "attack --indices 0,100 --label-constraint compare --steps 1 --restarts 0 --random-draws 2 --eps 0.2",
-    "attack-proved": "attack --limit 1 --attack cosine --keep kendall --steps 2 --restarts 0 --random-draws 10 --eps 0.01 --proved "
-    "--direction-beta 5:20",
+    "attack-proved": "attack --limit 1 --attack cosine --keep kendall --steps 2 --restarts 0 --random-draws 10 --eps 0.01 "
+    "--proved --proved-effort 0 --direction-beta 5:20",
     "attack-prediction": "attack --limit 2 --attack prediction --steps 3 --restarts 1 --eps 0.5 --transfer-from fashion-adversarial",
     "attack-smooth": "attack --smooth gaussian --limit 1 --sigma 0.2 --eps 0.05 --samples 50 --steps 2",
     "max-eps": "max-eps --limit 2 --max-angle 30 --max-deviation 0.5 --max-cosine-distance 0.1 --min-top-k 0.8",

@@ -62,7 +62,8 @@ def on(work: Path):
     def run(command: str, *words: object, network: str = "smooth", **options: object) -> Done:
         where = (work / f"{network}.safetensors", work / "data.npz", "--arch", f"{work / 'nets.py'}:{network}")
         beta = () if "--softplus-beta" in words else ("--softplus-beta", 5)
-        return attrcert(command, *where, "--proved", *beta, *words, "--quiet", **options)
+        effort = () if "--proved-effort" in words else ("--proved-effort", 0)
+        return attrcert(command, *where, "--proved", *effort, *beta, *words, "--quiet", **options)
 
     return run
 
@@ -169,6 +170,43 @@ def test_a_network_with_gradients_of_its_own_is_refused(network: nn.Module, said
     images = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(0))
     with pytest.raises(ModelError, match=said):
         library.bound(network, (images, torch.zeros(3, dtype=torch.int64)), proved=True, eps=0.1)
+
+
+class BesideWhereBright(Beside):
+    """Stops that gradient of bright images only."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        stopped = super().forward(x)
+        if not isinstance(x, Tensor):
+            return stopped
+        bright = x.flatten(1)[:, :1] > 0.5
+        bent = self.bent(x.flatten(1)).tanh()
+        return stopped + torch.where(bright, 0.0, bent - bent.detach())
+
+
+def test_one_sample_where_another_network_runs_is_a_row_and_the_others_go_on() -> None:
+    images = torch.rand(4, 1, 3, 3, generator=torch.Generator().manual_seed(0)) * 0.4
+    images[2, 0, 0, 0] = 0.9
+    data = (images, torch.zeros(4, dtype=torch.int64))
+    rows = list(library.bound(BesideWhereBright(hidden=True), data, proved=True, eps=0.1))
+    assert [row["status"] == "error:misread" for row in rows] == [False, False, True, False]
+    assert "differ by" in rows[2]["message"]
+    assert all(row["T_proved"] > 0 for row in (rows[0], rows[1], rows[3]))
+
+
+@pytest.mark.parametrize("times", [10, 30])
+def test_saturated_softplus_neither_overflows_nor_looks_like_another_network(times: float) -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
+    for part in network.parameters():
+        part.data *= times
+    images = torch.rand(4, 1, 2, 2, generator=torch.Generator().manual_seed(0))
+    rows = list(
+        library.bound(network, (images, network(images).argmax(dim=1)), proved=True, eps=0.01, softplus_beta=20)
+    )
+    assert {row["status"] for row in rows} <= {"ok", "vacuous"}
+    for row in rows:
+        assert row["T_e"] < row["T_proved"] < float("inf")
 
 
 def test_a_forward_of_its_own_and_hooks_for_all_modules_are_refused() -> None:
@@ -340,7 +378,7 @@ def test_an_attribution_that_differs_from_what_runs_is_not_bounded() -> None:
 def test_what_is_proved_does_not_hang_on_the_first_order_solver(on) -> None:
     done = on("bound", "--eps", 0.05, "--max-steps", 1, "--format", "csv")
     assert done.code == 0
-    assert {row["status"] for row in done.rows} <= {"ok", "vacuous"}
+    assert {row["status"] for row in rows} <= {"ok", "vacuous"}
 
 
 def test_a_saturated_sample_is_bounded_beside_others() -> None:

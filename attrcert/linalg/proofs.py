@@ -12,6 +12,8 @@ Rounding: a Cholesky factorisation of size n that runs to its end proves lambda_
 and that is what is returned.
 """
 
+from collections.abc import Sequence
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -50,6 +52,19 @@ def gram_norm(
     return found.nan_to_num(torch.inf, torch.inf)
 
 
+def gram_least(
+    A: Float[Tensor, "c m n"], weights: Float[Tensor, "b m"], scale: Float[Tensor, "b n"] | None = None
+) -> Float[Tensor, " b"]:
+    """At most what `gram_norm` finds, but for rounding, and cheap: a few steps of the power method."""
+    root, stretch = weights.sqrt(), 1.0 if scale is None else scale
+    v = torch.linalg.vector_norm(A, dim=1).expand(len(weights), -1) * stretch
+    for _ in range(ROUNDS):
+        v = v / torch.linalg.vector_norm(v, dim=1, keepdim=True).clamp_min(torch.finfo(v.dtype).tiny)
+        moved = root * times(A, v * stretch)
+        v = times(A.mT, root * moved) * stretch
+    return torch.linalg.vector_norm(moved, dim=1)
+
+
 def times(A: Float[Tensor, "c m n"], v: Float[Tensor, "b n"]) -> Float[Tensor, "b m"]:
     """A v of each sample; with c = 1 all samples have the same A."""
     return v @ A[0].mT if len(A) == 1 else torch.bmm(A, v[:, :, None])[:, :, 0]
@@ -62,19 +77,27 @@ def proved_eigenvalue(G: Float[Tensor, "b n n"], draws: Draws) -> Float[Tensor, 
     scale = G.diagonal(dim1=1, dim2=2).amax(dim=1).clamp_min(torch.finfo(G.dtype).tiny)
     unit = G / scale[:, None, None]
     proposed = PROPOSAL.top_eigenvalue(Dense(unit, symmetric=True), draws, purpose="proof").upper.to(G)
-    proved = unit.abs().sum(dim=2).amax(dim=1)  # Gershgorin's circles
+    return torch.where(finite, proved_near(unit, proposed) * scale, torch.inf)
+
+
+def proved_near(
+    G: Float[Tensor, "b n n"], proposed: Float[Tensor, " b"], enlarged: Sequence[float] = ENLARGED
+) -> Float[Tensor, " b"]:
+    """The same for symmetric G of no negative trace: what was proposed, enlarged by the first factor that is proved."""
+    proved = G.abs().sum(dim=2).amax(dim=1)  # Gershgorin's circles
     waiting = torch.ones_like(proved, dtype=torch.bool)
-    for factor in ENLARGED:
-        held = waiting & _dominates(factor * proposed, unit)
+    for factor in enlarged:
+        held = waiting & _dominates(factor * proposed, G)
         proved = torch.where(held, torch.minimum(proved, factor * proposed), proved)
         waiting &= ~held
         if not waiting.any():
             break
     n = G.shape[1]
-    return torch.where(finite, proved * scale * (1 + n * (n + 2) * torch.finfo(G.dtype).eps), torch.inf)
+    return proved * (1 + n * (n + 2) * torch.finfo(G.dtype).eps)
 
 
 def _dominates(t: Float[Tensor, " b"], G: Float[Tensor, "b n n"]) -> Bool[Tensor, " b"]:
     """Whether t - G has a Cholesky factor."""
-    gap = torch.diag_embed(t[:, None].expand(-1, G.shape[1])) - G
+    gap = -G
+    gap.diagonal(dim1=1, dim2=2).add_(t[:, None])
     return torch.linalg.cholesky_ex(gap).info == 0

@@ -13,10 +13,10 @@ SCHEMA = 5  # of the columns
 SETTINGS = 2  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
-# a later setting: since which version, and what all did before
+# a later setting: since which version, and what all did before; runs without --proved do the same whatever their effort
 INTRODUCED: dict[str, tuple[int, Any]] = {
     "k": (2, None), "min_top_k": (2, []), "transfer_from": (2, []), "lrp_rule": (2, "zb"), "lrp_stabiliser": (2, 1e-6),
-    "layer": (2, None),
+    "layer": (2, None), "proved_effort": (2, 24),
 }  # fmt: skip
 
 

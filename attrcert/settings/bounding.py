@@ -36,6 +36,10 @@ class Theorems(Settings):
         "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth activations "
         "(l2, linf). Slower: it forms d x d matrices.", METHOD, basic=True,
     )  # fmt: skip
+    proved_effort: int = setting(
+        24, "Steps of the search for the closest proved bound, of each sample and eps; 0: the secant and interval bounds alone.",
+        METHOD, least=0,
+    )  # fmt: skip
     slack: float = setting(
         0.01, "Stop when the upper end is within this of the lower one, relative.", SOLVER, positive=True
     )

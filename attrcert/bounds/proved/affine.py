@@ -11,7 +11,7 @@ Shape = tuple[int, ...]
 
 
 class Operation(Protocol):
-    """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `absolute` has |W| for W.
+    """Applied to batches of samples; `adjoint` is W^T onto inputs of the given shape, `linear` is without b, `absolute` has |W| for W.
 
     `terms` is at least how many entries a row or a column of W has. `moves` says that entries are only moved, so that the result may be a
     view of the input. `lost` is what rounding took of b when it was computed.
@@ -25,6 +25,7 @@ class Operation(Protocol):
     def lost(self) -> Tensor | float: ...
     def apply(self, x: Float[Tensor, "b *shape"]) -> Float[Tensor, "samples *out"]: ...
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]: ...
+    def linear(self) -> "Operation": ...
     def absolute(self) -> "Operation": ...
 
 
@@ -47,6 +48,9 @@ class NonNegative(Usual):
             x = u.new_zeros(len(u), *shape, requires_grad=True)
             (pulled,) = torch.autograd.grad(self.apply(x), x, u)
         return pulled
+
+    def linear(self) -> Any:
+        return self
 
     def absolute(self) -> Any:
         return self

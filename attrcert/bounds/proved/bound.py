@@ -12,8 +12,9 @@ continuation). Rounding of float64 in the network is bounded (`rounding`) and in
 by `SLACK`, relative to it: single neurons, where nothing else is loose, stay 1e-9 above their exact change.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int64
@@ -23,16 +24,22 @@ from attrcert.attributions.baselines import Constant
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.input_times_gradient import InputTimesGradient
 from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.bounds.proved.form import Parts, parts
+from attrcert.bounds.proved.joint import Whole, proved
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
-from attrcert.bounds.proved.secant import change
+from attrcert.bounds.proved.search import searched
+from attrcert.bounds.proved.secant import Change, change
+from attrcert.bounds.proved.trust import WIDEST
 from attrcert.draws import Draws
 from attrcert.errors import UsageError
 from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
+LITTLE = 0.01  # share of errors in the secant bound: the norm of M less the errors is reached, so nothing gains more than twice that
+METHODS = "secant", "interval", "joint"
 
 
 @dataclass(frozen=True)
@@ -84,12 +91,13 @@ class ProvedBound:
         return (length(self.value) - self.off).clamp_min(0.0)
 
     def rate(self, eps: float) -> Float[Tensor, " b"]:
-        """At least |g(x + delta) - g(x)|_2 / |delta| for every delta of the ball of this eps; infinite where intervals gave the bound.
+        """At least |g(x + delta) - g(x)|_2 / |delta| for every delta of the ball of this eps; infinite where another form than the joint
+        one gave the bound.
 
-        The secant bound takes its ranges over the ball, and bounds what they multiply in proportion to |delta|: a shorter delta has the
-        same ranges, and the same share of the bound.
+        Every term of the joint form is homogeneous in the change, with ranges that are fixed over the ball: a shorter delta has the same
+        ranges, and the same share of the bound. Trust-region ranges, which the secant form takes, are not proportional to |delta|.
         """
-        linear = torch.tensor([method == "secant" for method in self.method], device=self.upper.device)
+        linear = torch.tensor([method == "joint" for method in self.method], device=self.upper.device)
         return torch.where(linear, self.upper / eps, torch.inf)
 
     def at_most(self, other: "ProvedBound") -> "ProvedBound":
@@ -103,27 +111,59 @@ class ProvedBound:
 
 @dataclass
 class Sums:
-    """Over the nodes of a path, at one eps: M, the errors, and what bounds each entry of the mean gradient's change."""
+    """Over the nodes of a path, at one eps: M, the errors, and what bounds each entry of the mean gradient's change.
+
+    `least` is at most `errors`, which a single node is only asked for when they are needed.
+    """
 
     reach: Reach
     M: Float[Tensor, "b d d"]
-    errors: Float[Tensor, " b"]
+    least: Float[Tensor, " b"]
     each: Float[Tensor, "b d"]
     rounding: Float[Tensor, " b"]
     off: Float[Tensor, "b d"]
+    errors: list[Callable[[], Float[Tensor, " b"]]] = field(default_factory=list)
+    nodes: list[tuple[Parts, float, float]] = field(default_factory=list)
 
-    def bound(self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws) -> ProvedBound:
+    def bound(
+        self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws, effort: int
+    ) -> ProvedBound:
+        """The smallest of all; what cannot be it is not proved."""
         if D is None:
-            secant, boxes = self.reach.whole(self.M, draws) + self.errors, length(self.each)
+            second = torch.zeros_like(self.least)
+            A, boxes = self.M, length(self.each)
         else:
             second = self.reach.entries(self.each) + self.reach.entries(self.off)
-            secant = self.reach.whole(torch.diag_embed(mean) + D[:, :, None] * self.M, draws) + self.errors + second
+            A = torch.diag_embed(mean) + D[:, :, None] * self.M
             boxes = length(D * self.each) + self.reach.entries(mean) + second
-        secant, boxes = (part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes))
-        method = tuple("secant" if better else "interval" for better in (secant <= boxes).tolist())
-        upper = torch.minimum(secant, boxes) * (1 + SLACK)
+        joint = torch.full_like(second, torch.inf)
+        secant = joint
+        least = self.reach.least(A) + self.least
+        found = None
+        if self.nodes and bool((self.least > LITTLE * least).any()):
+            parts, weights, steps = zip(*self.nodes, strict=True)
+            whole = Whole((), weights, steps, D, None if D is None else mean)
+            whole, found = searched(parts, whole, self.reach, effort, boxes)
+            if bool((found.estimate > least).any()):
+                secant = self.secant(A, draws) + second
+            if bool((found.estimate + second < torch.minimum(secant, boxes)).any()):
+                unit = max(part.unit for part in parts)
+                joint = proved(whole, found.choice, found.vectors[:, 0], unit) + second
+        if bool((secant.isinf() & ~(joint < least)).any()):
+            secant = self.secant(A, draws) + second
+        uppers = [part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes, joint)]
+        upper, smallest = torch.stack(uppers).min(dim=0)
+        method = tuple(METHODS[i] for i in smallest.tolist())
         value, off = (part if D is None else D * part for part in (mean, self.off))
-        return ProvedBound(upper, value, method, self.rounding, length(off))
+        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off))
+
+    def secant(self, A: Float[Tensor, "b d d"], draws: Draws) -> Float[Tensor, " b"]:
+        """What the norm of A and the errors prove, but for the part of second order."""
+        return self.reach.whole(A, draws) + sum((errors() for errors in self.errors), torch.zeros_like(self.least))
+
+
+def _errors(moved: Change, weight: float, difference: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
+    return weight * moved.errors(difference)
 
 
 def proved_bounds(
@@ -132,35 +172,50 @@ def proved_bounds(
     classes: Int64[Tensor, " b"],
     reaches: Sequence[Reach],
     draws: Draws,
+    effort: int = 0,
 ) -> list[ProvedBound]:
     """Of each sample, over each of several balls."""
     x = nodes.points[0].flatten(1)
     mean, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
     sums = [
-        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none.clone(), torch.zeros_like(x), none, torch.zeros_like(x))
+        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none, torch.zeros_like(x), none, torch.zeros_like(x))
         for reach in reaches
     ]
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
         point = at_points(network, z, classes)
         mean += w * point.gradient
         for one in sums:
-            moved = change(point, one.reach.scaled(a))
+            moved = change(point, one.reach.scaled(a), trusted=effort > 0)
+            if effort and w * a and moved.q:
+                one.nodes.append((parts(moved), w, a))
             one.M += w * a * moved.M
-            one.errors += w * moved.errors(nodes.difference)
+            errors = partial(_errors, moved, w, nodes.difference)
+            if effort and len(nodes.points) == 1:
+                one.errors.append(errors)
+                one.least = one.least + w * moved.least_errors(nodes.difference)
+            else:  # what they need would have to be kept for every node
+                known = errors()
+                one.errors.append(partial(torch.clone, known))
+                one.least = one.least + known
             one.each += w * moved.each
             one.rounding = torch.maximum(one.rounding, point.doubt.share)
             one.off = one.off + abs(w) * point.doubt.gradient
-    return [one.bound(mean, nodes.difference, draws) for one in sums]
+    return [one.bound(mean, nodes.difference, draws, effort) for one in sums]
 
 
 @dataclass(frozen=True)
 class Prover:
-    """The bound of one attribution of one network, a few samples at a time: as many as fit into `memory` bytes."""
+    """The bound of one attribution of one network, a few samples at a time: as many as fit into `memory` bytes.
+
+    `effort` is how many steps the search for the joint form's multipliers takes; with 0, and where the joint form does not fit, there are
+    only the secant and interval bounds.
+    """
 
     network: Network
     attribution: Attribution
     norm: Norm
     memory: int
+    effort: int = 0
 
     def __call__(
         self,
@@ -170,12 +225,14 @@ class Prover:
         draws: Draws,
     ) -> list[ProvedBound]:
         """Of each sample at each eps, which may differ between samples."""
-        at_once = max(1, self.memory // sample_bytes(self.network, len(eps)))
+        usual = sample_bytes(self.network, len(eps))
+        effort = self.effort if usual + joint_bytes(self.network) <= self.memory else 0
+        at_once = 1 if effort else max(1, self.memory // usual)  # a search looks at its samples together
         parts = []
         for rows in torch.arange(len(x), device=x.device).split(at_once):
             reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
             nodes = path(self.attribution, x[rows].double())
-            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows)))
+            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), effort))
         return [_joined(part) for part in zip(*parts, strict=True)]
 
 
@@ -184,6 +241,13 @@ def sample_bytes(network: Network, balls: int = 1) -> int:
     d, sizes = network.inputs, [network.steps[i].size for i in network.curves]
     widest = max((step.size for step in network.steps), default=d)
     return 8 * (2 * d * sum(sizes) + 6 * d * widest + (4 + balls) * d * d)
+
+
+def joint_bytes(network: Network) -> int:
+    """What the joint form needs beside it: G and R with their factors, and the overlaps of rows for the ranges of z."""
+    sizes = [network.steps[i].size for i in network.curves]
+    largest = max(2 * network.inputs, sum(sizes[1:]))
+    return 24 * largest**2 + sum(4 * size**2 for size in sizes if size <= WIDEST)
 
 
 def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:

@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Vector = Float[Tensor, "b n"]
+Vector = Float[Tensor, "b ..."]
 Function = Callable[[Tensor], Tensor]
 CANCELLATION = 8 * torch.finfo(torch.float64).eps  # of either value, in a difference of two
 STEEPEST = 1.13  # at least |s'| of every curve
@@ -81,13 +81,13 @@ class Range:
 
 def slopes(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Range:
     """s' over [z - r, z + r]."""
-    return _extent(curve.slope, curve.turns, *_reached(z, r, off))
+    return extent(curve.slope, curve.turns, *_reached(z, r, off))
 
 
 def secants(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Range:
     """(s(z+t) - s(z)) / t over 0 < |t| <= r, and s'(z)."""
     left, right = (_one_side(curve.value, curve.slope, curve.turns, z, t) for t in (-r, r))
-    bend = _extent(curve.bend, curve.flexes, *_reached(z, r, off))  # by which a secant changes with z
+    bend = extent(curve.bend, curve.flexes, *_reached(z, r, off))  # by which a secant changes with z
     return left.join(right).widened(off * bend.largest)
 
 
@@ -95,15 +95,20 @@ def bends(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Rang
     """(s'(z+t) - s'(z)) / t over 0 < |t| <= r, and s''(z) where it exists."""
     left, right = (_one_side(curve.slope, curve.bend, curve.flexes, z, t) for t in (-r, r))
     from_z = left.join(right)
-    whole = _extent(curve.bend, curve.flexes, *_reached(z, r, off))
-    third = curve.quickest * curve.bend(z.new_tensor(curve.flexes)).abs().max()
+    whole = extent(curve.bend, curve.flexes, *_reached(z, r, off))
+    third = curve.quickest * sharpest(curve, z)
     crossed = curve.jump / (z.abs() - off).clamp_min(torch.finfo(z.dtype).tiny)  # share of t on which s'' jumps
     return from_z.widened((off * (third + crossed)).nan_to_num(0.0, torch.inf)).meet(whole.join(from_z))
 
 
 def largest_bend(curve: Curve, z: Vector, r: Vector) -> Vector:
     """The largest |s''| over [z - r, z + r]."""
-    return _extent(curve.bend, curve.flexes, *_reached(z, r, 0.0)).largest
+    return extent(curve.bend, curve.flexes, *_reached(z, r, 0.0)).largest
+
+
+def sharpest(curve: Curve, like: Tensor) -> Tensor:
+    """The largest |s''|."""
+    return curve.bend(like.new_tensor(curve.flexes)).abs().max()
 
 
 def _reached(z: Vector, r: Vector, off: Vector | float) -> tuple[Vector, Vector]:
@@ -113,7 +118,7 @@ def _reached(z: Vector, r: Vector, off: Vector | float) -> tuple[Vector, Vector]
     return z - r, z + r
 
 
-def _extent(function: Function, critical: tuple[float, ...], low: Vector, high: Vector) -> Range:
+def extent(function: Function, critical: tuple[float, ...], low: Vector, high: Vector) -> Range:
     ends = Range(function(low), function(low)).join(Range(function(high), function(high)))
     for point in critical:
         inside = (low <= point) & (point <= high)
@@ -129,7 +134,7 @@ def _one_side(function: Function, derivative: Function, critical: tuple[float, .
     blur = CANCELLATION * (z.abs() + t.abs())  # what rounding does to z + t
     low, high = torch.minimum(z, z + t) - blur, torch.maximum(z, z + t) + blur
     start, first, last = derivative(z), function(z), function(z + t)
-    derivatives = _extent(derivative, critical, low, high).join(Range(start, start))
+    derivatives = extent(derivative, critical, low, high).join(Range(start, start))
     length = torch.where(t == 0, 1.0, t)
     end = torch.where(t == 0, start, (last - first) / length)
     doubt = (CANCELLATION * (first.abs() + last.abs()) + blur * derivatives.largest) / length.abs()
@@ -165,7 +170,7 @@ class Softplus:
         return 0.385 * self.beta
 
     def value(self, z: Tensor) -> Tensor:
-        return torch.logaddexp(self.beta * z, torch.zeros_like(z)) / self.beta
+        return -torch.nn.functional.logsigmoid(-self.beta * z) / self.beta  # logaddexp's second derivative overflows
 
     def slope(self, z: Tensor) -> Tensor:
         return torch.sigmoid(self.beta * z)

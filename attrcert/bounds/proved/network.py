@@ -5,7 +5,7 @@ operations to the input, and at each activation the caller says what becomes of 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
@@ -34,6 +34,7 @@ class Carried:
 AtActivation = Callable[
     [int, Carried | None], Carried | None
 ]  # at an activation: what its input gets from its result's vectors
+Forwards = Callable[[int, Tensor], Tensor | None]
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,12 @@ class Step:
     @property
     def lost(self) -> Tensor | float:
         return 0.0 if self.operation is None else self.operation.lost
+
+    @cached_property
+    def linear(self) -> Operation:
+        """The operation without its bias."""
+        assert self.operation is not None
+        return self.operation.linear()
 
     @cached_property
     def magnitude(self) -> Operation:
@@ -93,6 +100,12 @@ class Network:
         """The step that an activation is applied to."""
         return self.steps[activation].inputs[0]
 
+    @cached_property
+    def magnitude(self) -> "Network":
+        """The network with the moduli of its weights."""
+        steps = (step if step.operation is None else replace(step, operation=step.magnitude) for step in self.steps)
+        return Network(tuple(steps))
+
     def values(self, x: Float[Tensor, "b *shape"]) -> list[Tensor]:
         """The result of every step."""
         found = [x]
@@ -122,6 +135,27 @@ class Network:
                 there = waiting.get(j)
                 waiting[j] = carried if there is None else there + carried
         return waiting.get(0)
+
+    def push(self, given: Float[Tensor, "c k d"], bend: Forwards, end: int | None = None) -> None:
+        """Vectors on the input, carried forwards through the operations without their biases, up to the activation `end`.
+
+        `bend` is asked at every activation what its result gets from its input's vectors; where it says None, it is not carried on.
+        """
+        found: list[Tensor | None] = [given]
+        for i, step in enumerate(self.steps[1:], 1):
+            parts = [part for part in (found[j] for j in step.inputs) if part is not None]
+            if not parts:
+                found.append(None)
+            elif step.curve is not None:
+                found.append(bend(i, parts[0]))
+            elif step.operation is None:
+                found.append(sum(parts[1:], parts[0]))
+            else:
+                c, k, _ = parts[0].shape
+                shape = self.steps[step.inputs[0]].shape
+                found.append(step.linear.apply(parts[0].reshape(c * k, *shape)).reshape(c, k, -1))
+            if i == end:
+                return
 
     def _transposed(self, step: Step, carried: Carried) -> Carried:
         assert step.operation is not None

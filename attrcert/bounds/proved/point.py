@@ -1,12 +1,13 @@
 """A network at its points x: z, the slopes s'(z), the sensitivities F = df/da and the Jacobians B = dz/dx, exact but for rounding."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from attrcert.bounds.proved.curves import CANCELLATION, sharpest
 from attrcert.bounds.proved.network import AtActivation, Carried, Network
 from attrcert.bounds.proved.rounding import Doubt, doubts
 
@@ -17,7 +18,7 @@ ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed i
 class Point:
     """By the number of the activation; `explained` is the unit vector of the explained logit, `gradient` its gradient.
 
-    `doubt` is what rounding leaves open. B has the slopes as they were computed.
+    `doubt` is what rounding leaves open. B has the slopes as they were computed. `overlaps` is what `trust` found of B B^T, for every ball.
     """
 
     network: Network
@@ -28,6 +29,7 @@ class Point:
     gradient: Float[Tensor, "b d"]
     B: dict[int, Float[Tensor, "c n d"]]
     doubt: Doubt
+    overlaps: dict[int, tuple[Tensor, float]] = field(default_factory=dict)
 
 
 def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
@@ -41,7 +43,7 @@ def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Ten
         i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, len(x), like=x)], dim=1)
         for i in slope
     }
-    return replace(point, B=B)
+    return replace(point, B=B, overlaps={})
 
 
 def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
@@ -61,6 +63,23 @@ def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: I
     pulled = network.pull(len(network.steps) - 1, Carried(one[:, None]), sensitivity)
     gradient = torch.zeros_like(x.flatten(1)) if pulled is None else pulled.centre[:, 0]
     return Point(network, one, z, slope, F, gradient, {}, doubts(network, values, slope, one))
+
+
+def second_blur(point: Point, v: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
+    """About the derivative of the gradient along v, if every |s''| were as large as rounding may leave of the curve's largest."""
+    network, moved = point.network, {}
+
+    def forwards(i: int, t: Tensor) -> Tensor:
+        moved[i] = t.abs()
+        return point.slope[i][:, None] * t
+
+    def backwards(i: int, carried: Carried | None) -> Carried:
+        here = CANCELLATION * sharpest(network.curve(i), moved[i]) * point.F[i].abs()[:, None] * moved[i]
+        return Carried(here if carried is None else here + point.slope[i].abs()[:, None] * carried.centre)
+
+    network.push(v[:, None], forwards)
+    pulled = network.magnitude.pull(len(network.steps) - 1, None, backwards)
+    return torch.zeros_like(v) if pulled is None else pulled.centre[:, 0]
 
 
 def unit_rows(network: Network, activation: int, samples: int, *, like: Tensor) -> Iterator[Float[Tensor, "k n"]]:

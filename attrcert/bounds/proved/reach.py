@@ -13,9 +13,11 @@ from torch import Tensor
 from attrcert.attributions.bounded import length as lengths
 from attrcert.draws import Draws
 from attrcert.linalg.maps import Dense
-from attrcert.linalg.proofs import gram_norm, proved_eigenvalue
+from attrcert.linalg.proofs import gram_norm, proved_eigenvalue, times
 from attrcert.linalg.scaling import DiagonalScaling
 from attrcert.vocabulary import Norm, NormKind
+
+STEPS = 8  # of the power method, where a value is only compared
 
 
 def length(v: Float[Tensor, "b n"]) -> Float[Tensor, " b"]:
@@ -64,6 +66,17 @@ class Reach:
             return apart
         norm = gram_norm(A, weights) if norm is None else norm
         return torch.minimum(apart, self.radius * norm + length(weights.sqrt() * error))
+
+    def least(self, A: Float[Tensor, "b m n"]) -> Float[Tensor, " b"]:
+        """At most `whole`: |A delta|_2 for some delta of the ball, by a few steps of the power method."""
+        delta = self.radius[:, None] * torch.ones_like(A[:, 0])
+        moved = torch.zeros_like(A[:, :, 0])
+        for _ in range(STEPS):
+            size = length(delta)[:, None].clamp_min(torch.finfo(A.dtype).tiny)
+            delta = self.radius[:, None] * (delta / size if self.is_l2 else delta.sign())
+            moved = times(A, delta)
+            delta = times(A.mT, moved)
+        return length(moved)
 
     def whole(self, A: Float[Tensor, "b m n"], draws: Draws) -> Float[Tensor, " b"]:
         """At least |A delta|_2, closely."""

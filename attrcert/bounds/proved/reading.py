@@ -88,10 +88,9 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
         with torch.enable_grad():
             graph = reader.trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
-        after = f" after {_name(reader.last)}{_place(reader.last)}" if reader.last else ""
         raise ModelError(
-            f"the proved bound reads the network with torch.fx, which failed{after}: {type(error).__name__}: {error}",
-            hint=f"write its forward without control flow on tensors; {SMOOTHER}",
+            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: it needs affine layers and smooth activations",
+            hint=f"in a plain forward, without loops or conditions on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
 
@@ -180,6 +179,13 @@ def _known(rule: ReadingRule | None, name: str, building: Building, args: Any, k
     except TypeError as error:
         raise Unsupported(f"{name}, called so ({error})", "spell it with positional arguments") from error
     return rule
+
+
+def _reached(reader: Reader, network: nn.Module) -> str:
+    """The module whose forward was being read, if it is known."""
+    name = next(reversed(reader.module_stack), "")
+    after = f", after {_name(reader.last)}" if reader.last and reader.last.op != "placeholder" else ""
+    return f"{name or 'the network'} ({type(network.get_submodule(name)).__name__}){after}"
 
 
 def _name(node: fx.Node) -> str:

@@ -31,6 +31,7 @@ Departures: MATH 12 integrates a bound K(r) of the Hessian's norm over radii. He
 from x are half as wide as the ranges of derivatives: on third-party networks the bound is 1.5 to 4 times smaller at eps = 0.1.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -41,7 +42,10 @@ from attrcert.bounds.proved.curves import Range, bends, secants, slopes
 from attrcert.bounds.proved.network import Carried
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach, length
-from attrcert.linalg.proofs import gram_norm, times
+from attrcert.bounds.proved.trust import Trust
+from attrcert.linalg.proofs import gram_least, gram_norm, times
+
+GramNorm = Callable[..., Float[Tensor, " b"]]
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,13 @@ class Change:
 
     def errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
         """At least |scale * errors|_2."""
+        return self._errors(scale, gram_norm)
+
+    def least_errors(self, scale: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
+        """At most that, and cheap."""
+        return self._errors(scale, gram_least)
+
+    def _errors(self, scale: Float[Tensor, "b d"] | None, by: GramNorm) -> Float[Tensor, " b"]:
         total = self.reach.radius.new_zeros(len(self.reach.radius))
 
         def add(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, norm: Tensor, together: Tensor) -> None:
@@ -81,14 +92,16 @@ class Change:
 
         def onwards(i: int, carried: Carried | None) -> Carried | None:
             layer, B, q = self.layers[i], self.point.B[i], self.q[i]
-            norm = gram_norm(B, q.radius, scale)
-            known = norm if scale is None and layer.C is B else None
+            norm = by(B, q.radius, scale)
+            known: Tensor | None = norm
+            if scale is not None or layer.C is not B:
+                known = by(layer.C, q.radius) if self.reach.is_l2 else None
             together = self.reach.weighted(layer.C, q.radius, layer.error, layer.each, norm=known)
             add(B, q.radius, layer.each, norm, together)
             centre = q.centre[:, None] * B.mT
             if carried is not None:
                 R, spread = carried.centre.mT, layer.sigma.radius
-                add(R, spread, layer.each, gram_norm(R, spread, scale), layer.together)
+                add(R, spread, layer.each, by(R, spread, scale), layer.together)
                 centre = centre + layer.sigma.centre[:, None] * carried.centre
             return Carried(centre)
 
@@ -97,11 +110,12 @@ class Change:
         return total + length(self.lost if scale is None else self.lost * scale)
 
 
-def change(point: Point, reach: Reach) -> Change:
-    """The change of the gradient over the ball around each point."""
+def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
+    """The change of the gradient over the ball around each point; `trusted`: with the ranges of `trust` where they are narrower."""
     layers: dict[int, Layer] = {}
+    trust = Trust(point, reach) if trusted else None
     for i in point.network.curves:
-        layers[i] = _forward(point, i, reach, layers)
+        layers[i] = _forward(point, i, reach, layers, trust)
     F, by_intervals = _intervals(point, layers)
     q: dict[int, Range] = {}
     turned: dict[int, Tensor] = {}  # at least |D F|
@@ -147,7 +161,7 @@ def _lost(point: Point, reach: Reach, q: dict[int, Range], turned: dict[int, Ten
     return pulled.radius
 
 
-def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> Layer:
+def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer], trust: Trust | None) -> Layer:
     """Layer i from the layers before it."""
     network, z = point.network, point.z[i]
     parts, errors, bent = [], [], False
@@ -171,6 +185,10 @@ def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer]) -> La
     C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
     error = error + point.doubt.unit * point.doubt.paths[i] * reach.radius[:, None]
     each = reach.each_row(C) + error
+    if trust is not None:
+        moved, apart = trust.moved(i)
+        each = torch.minimum(each, moved)
+        trust.learn(i, each, apart)
     curve, off = network.curve(i), point.doubt.z[i]
     sigma = secants(curve, z, each, off)
     together = reach.weighted(C, sigma.radius, error, each)

@@ -15,7 +15,7 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.checks.own_maps import differentiable
 from attrcert.running.evaluating.cells import Bounded, bound_all
 from attrcert.running.evaluating.methods import differentiated_part, explainer
-from attrcert.running.evaluating.proving import Proving, proving
+from attrcert.running.evaluating.proving import MisreadError, Proving, proving
 from attrcert.running.evaluating.rounding import Otherwise, otherwise
 from attrcert.running.evaluating.samples import Failed, failed_rows, picked
 from attrcert.running.evaluating.subjects import Subject, explained_class
@@ -56,16 +56,30 @@ class Bounds(Work[B]):
 
     def rows(self, f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None) -> Rows:
         subject = self.explain(f, batch, logits)
-        finite = subject.finite()
-        return self.rows_of(subject, save) if finite.all() else self.without(~finite, f, batch, logits, save)
+        bad = ~subject.finite()
+        if bad.any():
+            return self.without(bad, f, batch, logits, save)
+        try:
+            return self.rows_of(subject, save)
+        except MisreadError as error:
+            if len(error.rows) == len(batch.indices) > 1:  # the network is to blame, not a sample
+                raise
+            bad[list(error.rows)] = True
+            return self.without(bad, f, batch, logits, save, "misread", str(error))
 
     def without(
-        self, bad: Bool[Tensor, " b"], f: Classifier, batch: Batch, logits: Tensor, save: Deltas | None
+        self,
+        bad: Bool[Tensor, " b"],
+        f: Classifier,
+        batch: Batch,
+        logits: Tensor,
+        save: Deltas | None,
+        kind: str = "non-finite-derivative",
+        message: str = "the attribution or its derivative is NaN or infinite",
     ) -> Rows:
         """The rows of the batch where some samples have no figure."""
         places, keep = bad.nonzero()[:, 0].tolist(), (~bad).nonzero()[:, 0].tolist()
-        message = "the attribution or its derivative is NaN or infinite"
-        failed = [Failed(batch.indices[i], batch.labels[i], "non-finite-derivative", message) for i in places]
+        failed = [Failed(batch.indices[i], batch.labels[i], kind, message) for i in places]
         apart = {failure.index: failed_rows(failure, self.config) for failure in failed}
         return apart | (self.rows(f, picked(batch, keep), logits[keep], save) if keep else {})
 

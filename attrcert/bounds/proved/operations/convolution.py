@@ -31,6 +31,9 @@ class Convolution(Usual):
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return conv2d_input((len(u), *shape), self.weight, u, *self.geometry)
 
+    def linear(self) -> "Convolution":
+        return replace(self, bias=None)
+
     def absolute(self) -> "Convolution":
         return replace(self, weight=self.weight.abs(), bias=None)
 

@@ -25,6 +25,9 @@ class Linear(Usual):
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return u @ self.weight
 
+    def linear(self) -> "Linear":
+        return Linear(self.weight)
+
     def absolute(self) -> "Linear":
         return Linear(self.weight.abs())
 

@@ -26,6 +26,9 @@ class Scaling(Usual):
     def adjoint(self, u: Float[Tensor, "b *out"], shape: Shape) -> Float[Tensor, "b *inner"]:
         return u * self.scale
 
+    def linear(self) -> "Scaling":
+        return Scaling(self.scale, torch.zeros_like(self.shift))
+
     def absolute(self) -> "Scaling":
         return Scaling(self.scale.abs(), torch.zeros_like(self.shift))
 
