@@ -14,7 +14,7 @@ SETTINGS = 2  # of the identity's keys
 MISCLASSIFIED = "misclassified"  # in schema 1 a status of its own, which vacuous hid
 RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the certificates of --smooth, in 0.1
 # a later setting: since which version, and what all did before; runs without --proved do the same whatever their effort
-INTRODUCED: dict[str, tuple[int, Any]] = {"k": (2, None), "min_top_k": (2, []), "proved_effort": (2, 24)}
+INTRODUCED: dict[str, tuple[int, Any]] = {"k": (2, None), "min_top_k": (2, []), "proved_effort": (2, 16)}
 
 
 def _with_correct(row: Row) -> Row:

@@ -38,7 +38,7 @@ from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
-LITTLE = 0.01  # share of errors in the secant bound: the norm of M less the errors is reached, so nothing gains more than twice that
+LITTLE = 0.01  # share of errors in the secant bound: as the norm of M less the errors is reached, l2 gains about twice that at most
 METHODS = "secant", "interval", "joint"
 
 
