@@ -244,19 +244,20 @@ def test_the_gain_at_x_counts_where_the_map_moves_more_slowly_everywhere_else():
     assert away < 0.99 * second
 
 
-def proved(seen: Sight, eps: float) -> ProvedBound:
+def proved(seen: Sight, eps: float, effort: int = 0) -> ProvedBound:
     network = read_network(seen.f, tuple(seen.x.shape[1:]), torch.device("cpu"))
-    prover = Prover(network, Saliency(), seen.norm, 10**9)
+    prover = Prover(network, Saliency(), seen.norm, 10**9, effort)
     return prover(seen.x, seen.target, [torch.full((len(seen.x),), eps).double()], seen.draws)[0]
 
 
 @pytest.mark.parametrize("norm", [L2, LINF], ids=str)
-@pytest.mark.parametrize("kind", ["deep", "convolutional", "residual"])
-def test_no_shorter_perturbation_moves_the_map_faster_than_is_proved(kind, norm, images):
+@pytest.mark.parametrize(("kind", "form"), [("deep", "joint"), ("convolutional", "secant"), ("residual", "secant")])
+def test_no_shorter_perturbation_moves_the_map_faster_than_is_proved(kind, form, norm, images):
     f, eps = classifier(kind, "softplus", seed=4), 0.1
     seen = sight(f, images(2, 1, 3, 3), norm=norm, eps=(eps,))
-    bound = proved(seen, eps)
-    assert bound.method == ("secant", "secant")
+    bound = proved(seen, eps, effort=4 if form == "joint" else 0)
+    assert bound.method == (form, form)
+    assert bound.trusted == (form == "joint")
     found = LocalRobustness(random_draws=2, steps=5)(curved(seen, {eps: bound}))[0]
     for i in range(2):
         limit = found["robustness_proved"][i]
@@ -265,6 +266,12 @@ def test_no_shorter_perturbation_moves_the_map_faster_than_is_proved(kind, norm,
             gradient = gradient_of(f, int(seen.target[i]))
             moved = largest_change(gradient, seen.x[i], size, linf=norm is LINF, starts=8, steps=15)
             assert 0 < moved / size <= limit
+
+
+def test_a_secant_bound_with_trusted_ranges_says_nothing_of_the_rate(images):
+    bound = proved(sight(classifier("deep", "softplus", seed=4), images(1, 1, 3, 3), norm=L2, eps=(0.1,)), 0.1)
+    assert float(bound.rate(0.1)) == pytest.approx(float(bound.upper) / 0.1)
+    assert float(replace(bound, trusted=True).rate(0.1)) == float("inf")
 
 
 def test_a_bound_by_intervals_says_nothing_of_the_rate():

@@ -37,7 +37,7 @@ class Theorems(Settings):
         "(l2, linf). Slower: it forms d x d matrices.", METHOD, basic=True,
     )  # fmt: skip
     proved_effort: int = setting(
-        24, "Steps of the search for the closest proved bound, of each sample and eps; 0: the secant and interval bounds alone.",
+        16, "Steps of the search for the closest proved bound, of each sample and eps; 0: the secant and interval bounds alone.",
         METHOD, least=0,
     )  # fmt: skip
     slack: float = setting(

@@ -38,7 +38,7 @@ from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
-LITTLE = 0.01  # share of errors in the secant bound: the norm of M less the errors is reached, so nothing gains more than twice that
+LITTLE = 0.01  # share of errors in the secant bound: as the norm of M less the errors is reached, l2 gains about twice that at most
 METHODS = "secant", "interval", "joint"
 
 
@@ -84,6 +84,7 @@ class ProvedBound:
     method: tuple[str, ...]
     rounding: Float[Tensor, " b"]
     off: Float[Tensor, " b"]
+    trusted: bool = False  # whether ranges came from trust regions
 
     @property
     def length(self) -> Float[Tensor, " b"]:
@@ -91,13 +92,14 @@ class ProvedBound:
         return (length(self.value) - self.off).clamp_min(0.0)
 
     def rate(self, eps: float) -> Float[Tensor, " b"]:
-        """At least |g(x + delta) - g(x)|_2 / |delta| for every delta of the ball of this eps; infinite where another form than the joint
-        one gave the bound.
+        """At least |g(x + delta) - g(x)|_2 / |delta| for every delta of the ball of this eps; infinite where the bound is of another kind.
 
         Every term of the joint form is homogeneous in the change, with ranges that are fixed over the ball: a shorter delta has the same
-        ranges, and the same share of the bound. Trust-region ranges, which the secant form takes, are not proportional to |delta|.
+        ranges, and the same share of the bound. So has the secant form's but for trust-region ranges, which are not proportional to
+        |delta|, and intervals.
         """
-        linear = torch.tensor([method == "joint" for method in self.method], device=self.upper.device)
+        forms = ("joint",) if self.trusted else ("joint", "secant")
+        linear = torch.tensor([method in forms for method in self.method], device=self.upper.device)
         return torch.where(linear, self.upper / eps, torch.inf)
 
     def at_most(self, other: "ProvedBound") -> "ProvedBound":
@@ -155,7 +157,7 @@ class Sums:
         upper, smallest = torch.stack(uppers).min(dim=0)
         method = tuple(METHODS[i] for i in smallest.tolist())
         value, off = (part if D is None else D * part for part in (mean, self.off))
-        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off))
+        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off), trusted=effort > 0)
 
     def secant(self, A: Float[Tensor, "b d d"], draws: Draws) -> Float[Tensor, " b"]:
         """What the norm of A and the errors prove, but for the part of second order."""
@@ -257,4 +259,5 @@ def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:
         tuple(method for part in parts for method in part.method),
         torch.cat([part.rounding for part in parts]),
         torch.cat([part.off for part in parts]),
+        trusted=any(part.trusted for part in parts),
     )
