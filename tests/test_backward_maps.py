@@ -1,5 +1,7 @@
 """Guided backpropagation, LRP and Grad-CAM on networks with batch norm, pooling and residual sums: as written out, as Captum has them."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -21,9 +23,11 @@ from attrcert.attributions.grad_cam import GradCam
 from attrcert.attributions.gradient import Saliency
 from attrcert.attributions.guided_backprop import GuidedBackprop
 from attrcert.attributions.relevance import LayerwiseRelevance
+from attrcert.attributions.smoothed import SmoothGrad
 from attrcert.errors import AttributionError
 from attrcert.linalg.row_sums import dense as formed
 from attrcert.networks.classifier import Classifier
+from attrcert.running.opening.memory import plan
 from attrcert.types import Box
 
 SHAPE, BETA = (2, 4, 4), 4.0
@@ -320,6 +324,31 @@ def test_graphs_that_are_not_kept_give_the_same_products(scene: SimpleNamespace)
         np.testing.assert_allclose(rebuilt.matvec(v), kept.matvec(v), atol=1e-14)
         np.testing.assert_allclose(rebuilt.rmatvec(v), kept.rmatvec(v), atol=1e-14)
     assert list(rebuilt._graphs) == list(rebuilt._pulled) == [0]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("name", MAPS)
+def test_a_graph_goes_with_its_map_and_does_not_wait_for_the_collector(
+    name: str, plain: bool, scene: SimpleNamespace
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        leaf, g = MAPS[name].maps(classifier(Residual(plain=plain), BETA), scene.x, scene.y, twice=True)
+        alive = weakref.ref(leaf)
+        del leaf, g
+        assert alive() is None
+    finally:
+        gc.enable()
+
+
+def test_what_an_average_of_relevance_needs_is_what_relevance_needs(scene: SimpleNamespace) -> None:
+    f, x, y = classifier(scene.network, BETA), scene.x[:1], scene.y[:1]
+    of_gradients, of_relevance = (
+        plan(SmoothGrad(0.1, 8, base), f, x, y, memory=10**7, vectors=1).least
+        for base in (Saliency(), LayerwiseRelevance())
+    )
+    assert of_relevance > 1.5 * of_gradients
 
 
 # From the command line and Python
