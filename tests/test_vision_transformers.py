@@ -22,7 +22,7 @@ STAGES = {"depths": (1, 1), "embed_dim": 8, "num_heads": (2, 2), "window_size": 
 NETWORKS = {
     "torchvision ViT": (
         lambda: models.VisionTransformer(8, 4, 1, 2, 16, 32, num_classes=3),
-        r"after eq in encoder\.layers\.encoder_layer_0\.self_attention",
+        r"encoder\.layers\.encoder_layer_0\.self_attention \(MultiheadAttention\), after eq",
     ),
     "torchvision Swin": (
         lambda: Swin([2, 2], 8, [1, 1], [2, 2], [2, 2], num_classes=3),
