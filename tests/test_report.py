@@ -20,7 +20,7 @@ from reference.program import attrcert
 from safetensors.numpy import load_file, save_file
 
 from attrcert.columns import COLUMNS
-from attrcert.reporting.pages.content import Page, make_page
+from attrcert.reporting.pages.content import Page, _listed, make_page
 from attrcert.reporting.pages.figures import plots
 from attrcert.reporting.pages.galleries import galleries, jacobians
 from attrcert.reporting.pages.plots import Plot
@@ -501,3 +501,9 @@ def test_small_runs_are_shown_whole_and_large_ones_share_the_rest(sizes, most, s
     ]
     shown = [cells[0].text for cells in sample_table(runs, most).cells]
     assert [shown.count(str(number)) for number in range(len(sizes))] == shares
+
+
+def test_a_number_among_the_words_of_a_run_says_what_it_is():
+    assert _listed("softplus_beta", [5.0, 20.0]) == "beta 5, beta 20"
+    assert _listed("attribution", ["saliency", "lrp(rule=zb)"]) == "saliency, lrp(rule=zb)"
+    assert _listed("norm", None) == ""

@@ -25,7 +25,7 @@ from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.map_files import read_maps
 from attrcert.saved.runfiles import RunTable, case_text, read_table
-from attrcert.vocabulary import Guarantee, Status
+from attrcert.vocabulary import Guarantee, Status, part_name
 
 PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.PROVED: "T_proved and its angle hold for every perturbation in the ball, whatever an attack does.",
@@ -139,7 +139,7 @@ def _part(run: _Run) -> Part:
     }
     return Part(
         name=run.name,
-        about=", ".join(filter(None, (_listed(identity.get(name)) for name in ("checkpoint", *APART)))),
+        about=", ".join(filter(None, (_listed(name, identity.get(name)) for name in ("checkpoint", *APART)))),
         path=str(run.path),
         facts=tuple((name, str(value)) for name, value in {**facts, **more}.items() if value is not None),
         promises=tuple(_promises(run)),
@@ -150,9 +150,10 @@ def _part(run: _Run) -> Part:
     )
 
 
-def _listed(told: Any) -> str:
-    """One value, or several."""
-    return ", ".join(map(str, told)) if isinstance(told, list) else str(told or "")
+def _listed(name: str, told: Any) -> str:
+    """One value, or several; a number says of what."""
+    values = told if isinstance(told, list) else [told] if told else []
+    return ", ".join(str(one) if isinstance(one, str) else part_name(name, one) for one in values)
 
 
 def _promises(run: _Run) -> list[tuple[str, str]]:
