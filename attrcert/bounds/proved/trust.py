@@ -190,7 +190,8 @@ class Trust:
             4 * point.doubt.unit * _total(times(omega, point.doubt.paths[m].square()) for m, omega in weights.items())
         )
         along = _total((omega * T[m].square()).sum(dim=2) for m, omega in weights.items())
-        across = (pulled.centre.square().sum(dim=2) - along.square()).clamp_min(0).sqrt()
+        # the difference of squares would cancel
+        across = torch.linalg.vector_norm(pulled.centre - along[..., None] * unit, dim=2)
         enough = NEARLY * length.amin(dim=0) / self.reach.radius.amax()
         whole = _total(self._largest_eigenvalue(m, omega, enough) for m, omega in weights.items())
         return length.expand_as(along), along + spilt, across + spilt, whole + spilt
