@@ -261,6 +261,12 @@ def test_every_text_calls_the_figures_first_order_estimates(attrcert, work, form
     assert "20 samples" in out
 
 
+def test_kinks_stand_in_the_table_also_where_nothing_else_is_said(attrcert, work):
+    arch = ("--arch", f"{work}/archs.py:Pooled")
+    done = attrcert("bound", work / "Pooled.pt", work / "data.npz", *arch, "--limit", 2, "--quiet")
+    assert "kinks: max-pooling" in " ".join(done.out.split())
+
+
 def test_quiet_leaves_stderr_empty(bound, bound_of):
     assert bound().err == ""
     done = bound_of("Pooled")
