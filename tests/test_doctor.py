@@ -28,6 +28,19 @@ def test_saturation_is_told_and_not_taken_for_a_kink():
     }
 
 
+class Cut(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.max(x, torch.full((), 0.5, dtype=x.dtype))
+
+
+def test_the_kink_of_a_maximum_is_told_and_one_with_0_runs_as_softplus(images):
+    network = nn.Sequential(nn.Flatten(), nn.Linear(9, 4), nn.Softplus(), Cut(), nn.Linear(4, 3))
+    x = images(4, 1, 3, 3).float()
+    assert finding(doctor(network, (x, None)), "kinks").message == "a maximum has a kink (3)"
+    network[3].forward = lambda x: torch.max(x, torch.zeros((), dtype=x.dtype))
+    assert finding(doctor(network, (x, None)), "kinks").level is Level.OK
+
+
 def test_a_mean_of_pixels_in_0_to_255_is_doubted(smooth_cnn, images):
     x = images(3, 1, 5, 5).float()
     told = finding(doctor(smooth_cnn().float(), (x, None), mean=(123.0,), std=(58.0,)), "model")

@@ -42,6 +42,7 @@ def channel_prelu() -> nn.Module:
     return prelu
 
 
+ZERO = torch.zeros((), dtype=torch.float64)
 SLOPES = torch.linspace(-0.5, 0.5, 73, dtype=torch.float64)
 RELUS: dict[str, Callable[[Tensor], Tensor]] = {
     "nn.ReLU": nn.ReLU(),
@@ -62,6 +63,10 @@ RELUS: dict[str, Callable[[Tensor], Tensor]] = {
     "Tensor.clamp_min_": lambda x: (x * 1.0).clamp_min_(0),
     "torch.clip": lambda x: torch.clip(x, min=0),
     "Tensor.clip": lambda x: x.clip(min=0),
+    "torch.maximum": lambda x: torch.maximum(x, ZERO),
+    "torch.maximum of 0 first": lambda x: torch.maximum(ZERO, x),
+    "Tensor.max": lambda x: x.max(ZERO),
+    "torch.fmax": lambda x: torch.fmax(x, other=ZERO),
 }
 # name: the activation, its smooth twin by formula, the factor of ln2/beta that they may differ by
 OTHERS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, float], Tensor], float]] = {
@@ -136,10 +141,26 @@ def test_nothing_is_left_of_the_twin_after_use(activation, formula, factor):
         lambda x: torch.clamp(x, -1, 1),
         lambda x: x.clamp_min(-2),
         lambda x: x.clamp(min=torch.full_like(x, 0.25)),
+        lambda x: torch.maximum(x, ZERO + 0.5),
+        lambda x: x.max(),
+        lambda x: x.max(dim=0).values,
+        lambda x: torch.max(x, 0, True).values,
     ],
-    ids=["0 to 1", "0 to 2", "from 0.5", "to 0", "-1 to 1", "from -2", "from a tensor"],
+    ids=[
+        "0 to 1",
+        "0 to 2",
+        "from 0.5",
+        "to 0",
+        "-1 to 1",
+        "from -2",
+        "from a tensor",
+        "of 0.5",
+        "of all",
+        "over an axis",
+        "kept",
+    ],
 )
-def test_a_clamp_that_is_no_relu_is_left_alone(clamp):
+def test_a_clamp_or_maximum_that_is_no_relu_is_left_alone(clamp):
     with Twins(BETA) as twins:
         got = clamp(grid())
     assert torch.equal(got, clamp(grid()))

@@ -102,10 +102,15 @@ def _clamp(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tens
     return softplus(input, beta) if _is_relu(min, max) else None
 
 
-def _maximum(beta: float, input: Tensor, other: Tensor) -> Tensor | None:
-    """maximum(t, 0) is one too."""
-    zero = other.numel() == 1 and not other.requires_grad and float(other) == 0
-    return softplus(input, beta) if zero else None
+def _maximum(beta: float, input: Tensor, other: Any = None, *_rest: Any, **_named: Any) -> Tensor | None:
+    """maximum(t, 0) is one too, as is maximum(0, t); max has other uses."""
+    if not isinstance(other, Tensor):
+        return None
+    return next((softplus(t, beta) for t, end in ((input, other), (other, input)) if _is_zero(end)), None)
+
+
+def _is_zero(end: Tensor) -> bool:
+    return end.numel() == 1 and not end.requires_grad and float(end) == 0
 
 
 def _clamp_(beta: float, input: Tensor, min: Any = None, max: Any = None) -> Tensor | None:
@@ -139,7 +144,7 @@ _TWINS: dict[Any, Callable[..., Tensor | None]] = {
         (_leaky_relu, (F.leaky_relu, _aten.leaky_relu.default)),
         (_leaky_relu_, (F.leaky_relu_, _aten.leaky_relu_.default)),
         (_prelu, (F.prelu, torch.prelu, _aten.prelu.default)),
-        (_maximum, (torch.maximum, Tensor.maximum)),
+        (_maximum, (torch.maximum, Tensor.maximum, torch.max, Tensor.max, torch.fmax, Tensor.fmax)),
         (_clamp, (torch.clamp, Tensor.clamp, torch.clip, Tensor.clip, torch.clamp_min, Tensor.clamp_min, *_CLAMPS)),
         (_clamp_, (torch.clamp_, Tensor.clamp_, torch.clip_, Tensor.clip_, torch.clamp_min_, Tensor.clamp_min_)),
     )

@@ -14,7 +14,7 @@ from attrcert.running.checks.outputs import relative
 from attrcert.vocabulary import SOFTPLUS_BETA, some
 
 KINKS = "kinks"  # the check of them
-EXACT = ("abs", "gt", "where", "clip", "clamp")  # words that other functions' names contain
+EXACT = ("abs", "gt", "where", "clip", "clamp", "max", "min")  # words that other functions' names contain
 FLAT = 1e-9  # change of a gradient across its inputs, relative, below which it is as good as constant
 VANISHING = "Hessian products all but vanish at every sample: the activations are saturated, and bounds say little"
 SCALED = "are the inputs scaled as the model was trained? check --mean and --std"
@@ -25,8 +25,8 @@ _KINKS = {
     "hardtanh": "hardtanh runs as it is",
     "clamp": "a clamp has kinks",
     "clip": "a clip has kinks",
-    "maximum": "a maximum has a kink",
-    "minimum": "a minimum has a kink",
+    **dict.fromkeys(("maximum", "fmax", "max"), "a maximum has a kink"),
+    **dict.fromkeys(("minimum", "fmin", "min"), "a minimum has a kink"),
     "where": "where may have a kink or a jump",
     "abs": "abs has a kink",
     "gt": "a comparison may make a kink or a jump",
