@@ -290,6 +290,38 @@ def test_other_functions_pass_on_what_they_get(beta: float | None, function, sce
     np.testing.assert_allclose(LayerwiseRelevance("zb").value(f, scene.x, y).sum(dim=1), logit, rtol=1e-3)
 
 
+ZERO = torch.zeros((), dtype=torch.float64)
+SAID_OTHERWISE = [
+    (lambda a: a.relu(), lambda a: torch.relu(input=a)),
+    (lambda a: a.relu(), lambda a: torch.clamp(input=a, min=0)),
+    (lambda a: a.relu(), lambda a: torch.max(a, ZERO)),
+    (lambda a: a.relu(), lambda a: torch.fmax(a, ZERO)),
+    (lambda a: (a.relu() - 0.3).relu(), lambda a: torch.subtract(a.relu(), 0.3).relu()),
+    (lambda a: (a.relu() + 0.3).relu(), lambda a: torch.subtract(a.relu(), -0.3).relu()),
+    (lambda a: -(a.relu() / 2.0), lambda a: torch.negative(torch.true_divide(a.relu(), 2.0))),
+]
+
+
+@pytest.mark.parametrize("beta", [None, BETA])
+@pytest.mark.parametrize("name", MAPS)
+@pytest.mark.parametrize(("usual", "other"), SAID_OTHERWISE)
+def test_a_function_has_its_rule_under_each_of_its_names(
+    usual, other, name: str, beta: float | None, scene: SimpleNamespace
+) -> None:
+    networks = Made(lambda a, b: usual(a) + b.relu()), Made(lambda a, b: other(a) + b.relu())
+    ours, theirs = (MAPS[name].value(classifier(one, beta), scene.x, scene.y) for one in networks)
+    assert float(ours.abs().max()) > 1e-3
+    np.testing.assert_allclose(theirs, ours, atol=EXACT)
+
+
+def test_zero_may_stand_first_in_a_gate(scene: SimpleNamespace) -> None:
+    networks = Made(lambda a, b: a.relu() + b), Made(lambda a, b: torch.maximum(ZERO, a) + b)
+    usual, other = (GuidedBackprop().value(classifier(one), scene.x, scene.y) for one in networks)
+    plain = Saliency().value(classifier(Made(lambda a, b: a.relu() + b)), scene.x, scene.y)
+    assert float((usual - plain).abs().max()) > 1e-3
+    np.testing.assert_allclose(other, usual, atol=EXACT)
+
+
 def test_a_box_that_does_not_end_is_refused(scene: SimpleNamespace) -> None:
     f = Classifier(scene.network, beta=None, within=Box.of(-np.inf, np.inf))
     with pytest.raises(AttributionError, match="lie in a box"):

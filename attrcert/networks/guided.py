@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from attrcert.networks.ruled import ACTIVATIONS, RuledTwins
+from attrcert.networks.ruled import ACTIVATIONS, RuledTwins, tensors
 
 
 class Guided(RuledTwins):
     """Every activation is a gate, whatever its kind; all else passes back its gradient."""
 
     def called(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if name not in ACTIVATIONS or not args or not args[0].requires_grad:
+        if name not in ACTIVATIONS or not any(one.requires_grad for one in tensors((args, kwargs))):
             return self.plain(func, args, kwargs)
         result, _, into = self.with_operand(func, args, kwargs)
         beta = self.beta  # and not self, which is not to be kept

@@ -154,7 +154,7 @@ def _never_negative(call: Call) -> bool:
     if call.name in ("relu", "relu6", "softplus", "sigmoid", "hardsigmoid"):
         return True
     least = call.argument(1, "min", "min_val", "other")
-    return call.name in ("clamp", "clip", "clamp_min", "hardtanh", "maximum") and _positive(least)
+    return call.name in ("clamp", "clamp_min", "hardtanh", "maximum") and _positive(least)
 
 
 def _positive(number: Any) -> bool:
@@ -231,9 +231,9 @@ def _joined(run: Relevance, call: Call) -> Any:
 def _scaled(run: Relevance, call: Call) -> Tensor:
     """Times or over a constant."""
     if run.known(call.args[0]) is None:  # a constant times a result
-        call = replace(call, args=(call.args[1], call.args[0])) if call.name in ("mul", "multiply") else call
+        call = replace(call, args=(call.args[1], call.args[0])) if call.name == "mul" else call
     known = run.only(call)
-    factor = -1 if call.name in ("neg", "negative") else call.argument(1, "other")
+    factor = -1 if call.name == "neg" else call.argument(1, "other")
     box = None if known.box is None else _between(call, known.box)
     return run.passed(call, Known(known.signed or not _positive(factor), box))
 
@@ -277,9 +277,9 @@ RULES: dict[str, Callable[[Relevance, Call], Any]] = {
             "getitem", "slice", "select", "narrow", "pad", "dropout", "dropout2d", "dropout3d", "feature_dropout", "to", "float", "double",
             "type_as",
         )),
-        (_joined, ("cat", "concat", "concatenate", "stack")),
-        (_scaled, ("mul", "multiply", "div", "divide", "true_divide", "truediv", "neg", "negative")),
-        (_added, ("add", "sub", "subtract", "rsub")),
+        (_joined, ("cat", "stack")),
+        (_scaled, ("mul", "div", "neg")),
+        (_added, ("add", "sub", "rsub")),
     )
     for name in names
 }  # fmt: skip

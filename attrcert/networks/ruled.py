@@ -20,9 +20,14 @@ Rule = Callable[..., tuple[Tensor | None, ...]]
 ACTIVATIONS = frozenset(
     (
         "relu", "relu6", "hardtanh", "leaky_relu", "prelu", "rrelu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "sigmoid",
-        "tanh", "hardswish", "hardsigmoid", "softsign", "logsigmoid", "clamp", "clamp_min", "clamp_max", "clip", "threshold", "maximum",
+        "tanh", "hardswish", "hardsigmoid", "softsign", "logsigmoid", "clamp", "clamp_min", "clamp_max", "threshold", "maximum",
     )
 )  # fmt: skip
+# further names of the same functions
+SAME = {
+    "subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div", "truediv": "div", "negative": "neg", "clip": "clamp",
+    "concat": "cat", "concatenate": "cat", "fmax": "maximum",
+}  # fmt: skip
 
 
 class Unruled(Exception):  # noqa: N818 - not an error of ours: who runs the network names the place
@@ -65,7 +70,8 @@ class RuledTwins(Twins):
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.calls += 1
-        return self.called(func, function_name(func).strip("_"), args, kwargs or {})
+        first, rest = _by_place(args, kwargs or {})
+        return self.called(func, _name(func, first), first, rest)
 
     def called(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What a function gives, with its rule; it has one name, also where it writes or is an operator."""
@@ -101,6 +107,20 @@ def tensors(part: Any) -> Iterator[Tensor]:
         yield part
     elif isinstance(part, Mapping | list | tuple):
         yield from (one for value in (part.values() if isinstance(part, Mapping) else part) for one in tensors(value))
+
+
+def _by_place(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """A call's arguments, the first by its place also where it was given by its name."""
+    if args or "input" not in kwargs:
+        return args, kwargs
+    return (kwargs["input"],), {name: given for name, given in kwargs.items() if name != "input"}
+
+
+def _name(func: Callable[..., Any], args: Sequence[Any]) -> str:
+    """One for all that do the same."""
+    name = function_name(func).strip("_")
+    of_two = name == "max" and len(args) > 1 and isinstance(args[1], Tensor)  # else the largest entry
+    return "maximum" if of_two else SAME.get(name, name)
 
 
 def _writes(func: Callable[..., Any]) -> bool:
