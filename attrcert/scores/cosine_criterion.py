@@ -68,8 +68,9 @@ def criterion(g: Float64[Tensor, "b m"], moved: Float64[Tensor, "b m"]) -> Figur
 
 
 def _figures(delta: Tensor, seen: CurvedSight) -> Float64[Tensor, "b figures"]:
-    """The criterion at delta, the published figure and the bound."""
+    """The criterion at delta, without what rounding may add to it, the published figure and the bound."""
     g, moved = measurable(seen.g), measurable(seen.maps(delta))
+    apart = 2 * criterion(g, moved).sqrt() - seen.noise / torch.minimum(length(g), length(moved))
     linear = length(seen.jacobian.matvec(delta)) / length(moved)
     share = length(moved - g) / torch.maximum(length(g), length(moved))
-    return torch.stack([criterion(g, moved), linear, most(share)], dim=1)
+    return torch.stack([apart.clamp_min(0.0).square() / 4, linear, most(share)], dim=1)

@@ -54,9 +54,11 @@ class LocalRobustness(Score):
         return torch.stack([seen.worst.lower.cpu(), *quotients]).amax(dim=0)
 
 
-def _quotient(delta: Float[torch.Tensor, "b n"], ball: Ball, seen: Sight) -> Figures:
-    size = ball.size(delta)
-    moved = length(seen.maps(delta) - seen.g)
+def _quotient(delta: Float[torch.Tensor, "b n"], ball: Ball, seen: CurvedSight) -> Figures:
+    """Without what rounding may add to it: of the maps, and of x + delta, which lies elsewhere where delta is tiny."""
+    there = (seen.x + delta.view_as(seen.x) - seen.x).flatten(1)
+    size = torch.maximum(ball.size(delta), ball.size(there))
+    moved = (length(seen.maps(delta) - seen.g) - seen.noise).clamp_min(0.0)
     return torch.where(size > 0, moved / size, 0.0)
 
 

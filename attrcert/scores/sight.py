@@ -17,7 +17,7 @@ from attrcert.columns import Cell
 from attrcert.draws import Draws
 from attrcert.metrics.metric import measurable
 from attrcert.networks.classifier import Classifier
-from attrcert.types import Attribution, Batch, Flat, Inputs, LinearMap
+from attrcert.types import Attribution, Batch, Figures, Flat, Inputs, LinearMap
 from attrcert.vocabulary import Norm
 
 Cells = Mapping[str, Sequence[Cell]]  # of each column, one of each sample
@@ -82,7 +82,7 @@ class Sight:
 @dataclass(frozen=True, kw_only=True)
 class CurvedSight(Sight):
     """The same of a network that can be differentiated twice: its Jacobian and what is known of it at x, an estimate over each ball, and
-    proved bounds, by eps, where they were asked for.
+    proved bounds, by eps, where they were asked for. `noise` is what rounding alone may make of the difference of two maps.
     """
 
     jacobian: LinearMap
@@ -90,6 +90,7 @@ class CurvedSight(Sight):
     status: Sequence[str]
     ball_wide: Callable[[float], list[float]]
     proved: Mapping[float, ProvedBound]
+    noise: Figures
 
 
 class Score(ABC):

@@ -23,6 +23,7 @@ from attrcert.running.evaluating.campaigns import Campaign, needs_images
 from attrcert.running.evaluating.cells import Bounded
 from attrcert.running.evaluating.methods import Layout, differentiated_part, explainer
 from attrcert.running.evaluating.predicting import Predictions
+from attrcert.running.evaluating.rounding import between
 from attrcert.running.evaluating.subjects import Subject
 from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.values import Unbounded, ValueSubject
@@ -34,10 +35,6 @@ from attrcert.types import Batch
 from attrcert.vocabulary import Aim, Status
 
 VECTORS_A_START = 12  # iterate, ball, anchor, gradient, best, and copies on the way
-# What rounding alone may make of the difference of two maps: so many times what it takes of one, or, where that is not known, this share
-# of their length. A deviation that is not above it is noise.
-TWICE_BOTH = 4.0
-USUAL = {torch.float32: 8e-6, torch.float64: 4e-13}
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ class Reached:
             **{ON_REQUEST[name].name: score for name, score in self._scored(one).items()},
             **self._free(name),
             "g_norm": self.campaign.reference.map.double().norm(dim=1).tolist(),
-            "T_hat_floor": self._floor(one),
+            "T_hat_floor": between(self.campaign.reference.map, self.campaign.subject.rounding).tolist(),
             "delta_norm": self.campaign.problem.ball.size(one.delta).tolist(),
             **self._target_cells(one),
             "attack_steps": one.steps.tolist(),
@@ -176,13 +173,6 @@ class Reached:
         """What an attack reaches where the label may change, if that is asked for."""
         one, names = self._freed.get(name), {"euclidean": "T_hat_e_free", "degrees": "T_hat_c_free_deg"}
         return {} if one is None else {column: self._measured(metric, one) for metric, column in names.items()}
-
-    def _floor(self, one: Attacked) -> list[Cell]:
-        """What rounding alone may make of the deviation."""
-        rounding = self.campaign.subject.rounding
-        if rounding is not None:
-            return (TWICE_BOTH * rounding.value).tolist()
-        return (USUAL[one.map.dtype] * self.campaign.reference.map.double().norm(dim=1)).tolist()
 
     def _measured(self, metric: str, one: Attacked) -> Sequence[Cell]:
         return self._apart(metric, one.map, self.campaign.reference.map, self.campaign.problem.shape)

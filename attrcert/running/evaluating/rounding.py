@@ -18,10 +18,14 @@ from torch import Tensor
 
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
-from attrcert.types import Attribution, LinearMap
+from attrcert.types import Attribution, Figures, LinearMap
 
 SAFETY = 3.0
 LITTLE = 2e-6  # of |J w|
+# What rounding may make of the difference of two maps: so many times what it takes of one, or, where that is not known, this share of
+# their length.
+TWICE_BOTH = 4.0
+USUAL = {torch.float32: 8e-6, torch.float64: 4e-13}
 APART = 2.0**-40  # of the weights, in float64
 SHARE = 8 * 2.0**-13
 
@@ -40,6 +44,11 @@ class Rounding:
 
     value: Float[Tensor, " b"]
     product: Float[Tensor, " b"]
+
+
+def between(g: Float[Tensor, "b m"], rounding: Rounding | None) -> Figures:
+    """What rounding alone may make of the difference of g and another map: one that is not longer is noise."""
+    return USUAL[g.dtype] * g.double().norm(dim=1).cpu() if rounding is None else TWICE_BOTH * rounding.value.double()
 
 
 def otherwise(f: Classifier, x: Float[Tensor, "b *shape"]) -> Otherwise | None:

@@ -16,6 +16,7 @@ from attrcert.running.checks.findings import Finding, Level
 from attrcert.running.evaluating.bounding import Bounds
 from attrcert.running.evaluating.cells import bound_all
 from attrcert.running.evaluating.methods import explainer
+from attrcert.running.evaluating.rounding import between
 from attrcert.running.evaluating.samples import sample_cells
 from attrcert.running.evaluating.subjects import Subject, explained_class
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
@@ -132,6 +133,7 @@ def _curved(subject: Subject) -> CurvedSight:
         status=[bounded.status(i, vacuous=False).value for i in range(len(subject.batch.indices))],
         ball_wide=bounded.searched,
         proved=bounded.proved,
+        noise=between(subject.explained.value, subject.rounding),
     )
 
 
