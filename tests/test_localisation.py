@@ -188,7 +188,7 @@ def test_boxes_that_cannot_be_right_are_refused_for_their_sample_alone(tmp_path)
     found = matched(coco(tmp_path / "x.json", boxes), data.images, ())
     assert found(0).tolist() == [[0, 0, 8, 6]]  # what is published is rounded
     assert found(3).tolist() == [[0, 0, 1.5, 2]]
-    for index, said in ((1, "its box 3, 0, 11, 6 leaves the image of 8 x 6 pixels"), (2, "has no box for it")):
+    for index, said in ((1, "its box 3, 0, 11, 6 leaves the image of 8 x 6 pixels"), (2, "has no box for this sample")):
         with pytest.raises(SampleError, match=said):
             found(index)
     assert found.lacking == "samples without a box in x.json: 1 of 4"

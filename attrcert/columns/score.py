@@ -79,19 +79,19 @@ SCORES: dict[str, tuple[Column, ...]] = {
         ),
         figure(
             "robustness_proved", PROVED,
-            "local robustness is at most that: T_proved / eps, where secants gave it (--proved)",
+            "local robustness is at most that: T_proved / eps (--proved), where T_proved also bounds the rate of smaller changes",
             lacking=inf, asked=ON_PROVED, headline=True, rank=29, compared=("mean",), place=38,
         ),
     ),
     "crc": score_columns(
         "crc",
         figure(
-            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and at the attacked point, or of those tried where it is largest",
+            "crc", MEASURED, "(1 - cosine) / 2 of the maps at x and the attacked point; in score the largest of those tried",
             most=1, headline=True, rank=30, compared=("mean",), place=39, leads=True,
         ),
         figure(
             "crc_published", FIRST,
-            "|J delta| / |g(x+delta)| at that point: the published bound of crc without its remainder, which crc can exceed",
+            "|J delta| / |g(x+delta)| at that point: the published bound without its remainder; crc can exceed it",
             headline=True, rank=31,
         ),
         figure(
@@ -100,7 +100,7 @@ SCORES: dict[str, tuple[Column, ...]] = {
             lacking=1.0, most=1, headline=True, rank=32,
         ),
         figure(
-            "crc_first_order", FIRST, "what T_e allows of crc in the ball: the same with r = T_e / |g(x)|; empty where vacuous",
+            "crc_first_order", FIRST, "what T_e allows of crc in the ball: crc_bound with r = T_e / |g(x)|; empty where vacuous",
             lacking=1.0, most=1, headline=True, rank=33,
         ),
         figure(
@@ -114,14 +114,15 @@ SCORES: dict[str, tuple[Column, ...]] = {
             "loc_iou", MEASURED, "intersection over union of the map's box (--loc-threshold) and the nearest true box (--boxes)",
             worse="down", most=1, headline=True, rank=44, compared=("mean",), place=44, leads=True,
         ),
-        Column("gt_known_loc", bool, "whether that is 0.5 or more", MEASURED, compared=("fraction",), place=45),
+        Column("gt_known_loc", bool, "whether loc_iou is 0.5 or more", MEASURED, compared=("fraction",), place=45),
         Column(
-            "top1_loc", bool, "whether the prediction is the label too; empty where the data have none", MEASURED, compared=("fraction",),
+            "top1_loc", bool, "whether the prediction is right too; empty where the data have no labels", MEASURED, compared=("fraction",),
             place=46,
         ),
         Column("loc_box", str, "the map's box in pixels of the input: x0, y0, x1, y1"),
         Column(
-            "box_hits", str, f"thresholds (of {STEPS}) at which the box of the map's largest part, or of any, has an IoU of that or more",
+            "box_hits", str,
+            f"the thresholds (of {STEPS}) at which the box of the map's largest part, or of any part, has at least the IoU named",
         ),
     ),
     "stability": score_columns(

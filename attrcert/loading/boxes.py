@@ -50,7 +50,7 @@ class TrueBoxes:
         one, frame = self.boxed.get(index), frame_of(self.images, index)
         height, width = frame.original
         if one is None or not one.boxes:
-            raise SampleError("the file of --boxes has no box for it", kind="box")
+            raise SampleError("the file of --boxes has no box for this sample", kind="box")
         if one.size and one.size != frame.original:
             told = f"{one.size[1]} x {one.size[0]}"
             raise SampleError(f"its boxes are for an image of {told} pixels, and it has {width} x {height}", kind="box")
@@ -148,7 +148,7 @@ def _numbered(text: str, path: Path, count: int) -> Iterator[tuple[int, list[str
     for place, line in enumerate(text.splitlines(), 1):
         words = line.split(maxsplit=count - 1)
         if words and not (len(words) == count and words[0].isdecimal()):
-            raise DataError(f"{path} must have {count} words a line, the first a number, and line {place} has not")
+            raise DataError(f"{path} must have {count} words a line, the first a number, and line {place} does not")
         if words:
             yield int(words[0]), [word.strip() for word in words[1:]]
 

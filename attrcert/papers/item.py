@@ -19,8 +19,8 @@ class Sort(StrEnum):
 
 @dataclass(frozen=True)
 class Item:
-    """`part` is its number or name in the paper, `module` its home in attrcert and `command` what shows it: empty where attrcert has it
-    not. `corrected` says what the paper has otherwise, and is wrong there.
+    """`part` is its number or name in the paper, `module` its home in attrcert and `command` what shows it: both are empty where
+    attrcert lacks it. `corrected` says what the paper, or its code, has wrong.
     """
 
     part: str

@@ -10,7 +10,7 @@ D = g(x + delta) - g(x):
 
 Over the whole ball the second form holds with r = T / |g(x)| for any bound T of |D|: T_e gives a first-order figure, T_proved a proved one.
 
-delta may leave the input range, as bounds allow.
+delta may leave the input range, as bounds allow. What rounding alone may make of the criterion is taken off.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,8 @@ From below, by what is found: random points of the ball, the points that an asce
 Jacobian at x in a unit direction, which is the quotient's limit at x. From above: the gain that is possible at x (first-order: elsewhere
 in the ball it may be larger), the largest gain that a search of the ball finds (corrected), and a bound that holds (proved).
 
-x' may leave the input range, as bounds allow. An ascent counts iterates that keep the label alone.
+|x' - x| is in the norm of the ball. x' may leave the input range, as bounds allow. An ascent counts only iterates that keep the label.
+What rounding alone may make of the difference of two maps is taken off first: a tiny perturbation would seem to move the map far.
 """
 
 from collections.abc import Sequence

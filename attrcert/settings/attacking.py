@@ -52,15 +52,15 @@ class Attacking(Settings):
         ATTACK, choices=("twin", "relu"),
     )  # fmt: skip
     metric: tuple[str, ...] = setting(
-        _metrics, f"What is measured; repeatable. {', '.join(ON_REQUEST)} are measured where they are named.", ATTACK, many=True,
+        _metrics, f"What is measured; repeatable. {', '.join(ON_REQUEST)} are measured only where they are named.", ATTACK, many=True,
         choices=lambda: (*_metrics(), *ON_REQUEST), unsaid="all others",
     )  # fmt: skip
     transfer: tuple[str, ...] = setting(
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
     )
     transfer_from: tuple[str, ...] = setting(
-        (), "Another checkpoint, on which --attack prediction also finds perturbations, to try them on CHECKPOINT: a file, and behind it "
-        "what is not as with CHECKPOINT, 'other.pt arch=resnet20 std=0.2,0.2,0.2'; repeatable.",
+        (), "Another checkpoint: --attack prediction finds perturbations on it too, and tries them on CHECKPOINT. A file, and behind it "
+        "the settings that differ from CHECKPOINT's: 'other.pt arch=resnet20 std=0.2,0.2,0.2'; repeatable.",
         ATTACK, many=True, whole=True, metavar="CHECKPOINT",
     )  # fmt: skip
 

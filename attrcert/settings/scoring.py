@@ -56,12 +56,12 @@ class Scoring(Settings):
     )  # fmt: skip
 
     boxes: str | None = setting(
-        None, "True boxes, for localisation: a COCO .json, or CUB's bounding_boxes.txt. Images are told by their files' names, or, of data "
-        "without any, by their place as id.", DATA, metavar="FILE",
+        None, "True boxes, for localisation: a COCO .json, or CUB's bounding_boxes.txt. Images are matched by their "
+        "files' names; where the data have none, an image's id is its place, from 0.", DATA, metavar="FILE",
     )  # fmt: skip
     loc_threshold: float = setting(
         0.2,
-        "Above this share of the map's range lies the part whose box localisation takes.",
+        "Localisation takes the box of the largest part of the map above this share of its range.",
         METHOD,
         least=0,
         most=LARGEST_SHARE,
