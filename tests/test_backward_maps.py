@@ -196,6 +196,33 @@ def test_the_relevance_of_one_layer_is_its_share_of_the_distance_to_the_box(stab
     np.testing.assert_allclose(found, float(f(x)) * away / (away.sum() + stabiliser), rtol=1e-12)
 
 
+@pytest.mark.parametrize("rule", ["zb", "w-square"])
+def test_averages_of_pixels_are_pixels_to_the_rule_of_the_input(rule: str, images: Callable[..., Tensor]) -> None:
+    """A pixel gets its share of the distance to the low end, which is 0 in pixels; by w^2 all of a window have the same."""
+    rest = drawn(nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)))
+    x, y = images(2, 2, 8, 8), torch.tensor([2, 0])
+    small = F.avg_pool2d(x, 2)
+    coarse = LayerwiseRelevance(rule).value(classifier(rest), small, y).view_as(small)
+    shares = x / (4 * small.repeat_interleave(2, 2).repeat_interleave(2, 3)) if rule == "zb" else 0.25
+    expected = coarse.repeat_interleave(2, 2).repeat_interleave(2, 3) * shares
+    found = LayerwiseRelevance(rule).value(classifier(nn.Sequential(nn.AvgPool2d(2), rest)), x, y)
+    assert float(found.abs().max()) > 1e-3
+    np.testing.assert_allclose(found, expected.flatten(1), atol=1e-4 * float(found.abs().max()))  # stabilisers
+
+
+def test_pixels_side_by_side_are_pixels_to_the_rule_of_the_input(images: Callable[..., Tensor]) -> None:
+    x, y = images(2, *SHAPE), torch.tensor([2, 0])
+    once = drawn(nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)))
+
+    class Twice(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            wide = torch.cat([once[0].weight / 2, once[0].weight / 2], 1)
+            return once[1:](F.conv2d(torch.cat([x, x], 1), wide, once[0].bias))
+
+    ours, theirs = (LayerwiseRelevance("zb").value(classifier(one), x, y) for one in (once, Twice()))
+    np.testing.assert_allclose(theirs, ours, atol=EXACT)
+
+
 def test_noise_beyond_the_box_counts_as_its_border(scene: SimpleNamespace) -> None:
     x = scene.x.clone()
     x[:, :, 0], x[:, :, 1] = -0.7, 1.9

@@ -3,7 +3,7 @@
 `shares` has the rules of layers. Batch norm is one layer with the convolution or linear layer before it; where there is none it is a layer
 of its own. Average pooling, means and sums of results are layers whose weights are 1. Activations and factors pass on what they get; what
 moves entries, or picks their largest, passes it to where they came from. The rule of the input is for the first layers behind the pixels,
-normalised by whatever is done to each pixel alone, also in the network.
+normalised by whatever is done to each pixel alone, also in the network; averages of pixels and pixels side by side are pixels yet.
 
 `RULES` are by the names of torch's functions; what has none is refused. Departures from zennit: it shares sums out by their signed terms,
 which is not bounded where these cancel, and passes on what a batch norm gets that no layer comes before.
@@ -103,8 +103,13 @@ class Relevance(RuledTwins):
     def rule_of(
         self, known: Known, apply: Affine, weight: Tensor | None = None, bias: Tensor | None = None
     ) -> LayerRule:
-        """z+, of a layer of what this is known of."""
-        return LayerRule(apply, self.stabiliser, weight, bias, known.signed, self.beta)
+        """z+, or the rule of the input, of a layer of what this is known of."""
+        layer = LayerRule(apply, self.stabiliser, weight, bias, known.signed, self.beta)
+        if known.box is None:
+            return layer
+        exact = bool((known.box[0] >= 0).all())  # what can be 0 at the least is its own positive part
+        layer = replace(layer, beta=None if exact else self.beta, squared=self.rule == "w-square")
+        return replace(layer, box=known.box) if self.rule == "zb" else layer
 
     def layer(self, call: Call, layer: LayerRule, of: Tensor | None = None, known: Known | None = None) -> Tensor:
         """The result of a layer of the first operand, or of an earlier one."""
@@ -167,10 +172,6 @@ def _weighted(run: Relevance, call: Call) -> Tensor:
     options = {key: value for key, value in call.kwargs.items() if key not in ("weight", "bias")}
     rest = replace(call, args=(None, None, None, *call.args[3:]), kwargs=options)
     layer = run.rule_of(known, rest.of, call.argument(1, "weight"), call.argument(2, "bias"))
-    if known.box is not None:
-        exact = bool((known.box[0] >= 0).all())  # what can be 0 at the least is its own positive part
-        layer = replace(layer, beta=None if exact else run.beta, squared=run.rule == "w-square")
-        layer = replace(layer, box=known.box) if run.rule == "zb" else layer
     by_channel = call.name != "linear" or a.ndim == 2
     return run.layer(call, layer, known=Known(made=(layer, a, a._version) if by_channel else None))
 
@@ -204,11 +205,12 @@ def _entrywise(part: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tens
 
 
 def _averaged(run: Relevance, call: Call) -> Tensor:
-    """Pooling, means and sums over entries."""
+    """Pooling, means and sums over entries; of pixels they are pixels yet."""
     known = run.only(call)
     rest = replace(call, args=(None, *call.args[1:]))  # a rule must not hold tensors that may be written over
     layer = run.rule_of(known, lambda part, weight, bias: rest.of(part))
-    return run.layer(call, layer, known=Known(known.signed))
+    box = None if known.box is None else (call.of(known.box[0]), call.of(known.box[1]))
+    return run.layer(call, layer, known=Known(known.signed, box))
 
 
 def _picked(run: Relevance, call: Call) -> Any:
@@ -225,7 +227,11 @@ def _moved(run: Relevance, call: Call) -> Any:
 def _joined(run: Relevance, call: Call) -> Any:
     """What does not come from the pixels may be zeros, and counts as signed."""
     parts = [run.known(one) for one in call.args[0]]
-    return run.as_it_is(call, Known(any(part is None or part.signed for part in parts)))
+    boxes = [part.box for part in parts if part is not None and part.box is not None]
+    box = (
+        (call.of([low for low, _ in boxes]), call.of([high for _, high in boxes])) if len(boxes) == len(parts) else None
+    )
+    return run.as_it_is(call, Known(any(part is None or part.signed for part in parts), box))
 
 
 def _scaled(run: Relevance, call: Call) -> Tensor:

@@ -58,8 +58,10 @@ class LayerRule:
         if self.squared:
             return [(torch.ones_like(a).requires_grad_(), _squared(W), _squared(b))]
         if self.box is not None:
-            assert W is not None
-            return [(a - self.box[0], W.clamp(min=0), None), (a - self.box[1], W.clamp(max=0), None)]
+            low, high = self.box
+            if W is None:
+                return [(a - low, None, None)]
+            return [(a - low, W.clamp(min=0), None), (a - high, W.clamp(max=0), None)]
         above = None if b is None else b.clamp(min=0)
         if W is None or not self.signed:
             p = positive_part(a, self.beta) if self.signed else a
