@@ -41,7 +41,7 @@ def _linearisation(runs: Sequence[RunRows]) -> Plot | None:
     found = [one for one in drawn if np.min(one[3]) > 0]
     caption = (
         "eta = |g(x+delta) - g(x) - J delta|, what first-order figures leave out: medians over samples, and the middle half. Where it is "
-        "not small beside T_e, they say little."
+        "not small beside T_e, first-order figures say little."
     )
     draw, size = lines_with_bands(found, "eta", scale="log"), (7.2, 3.9 + LINE * len(found))
     return Plot("eta", "Linearisation error against eps", caption, draw, size) if found else None
@@ -77,7 +77,8 @@ def _slack(runs: Sequence[RunRows]) -> Plot | None:
 
     caption = (
         "What the first-order bound leaves above the strongest attack on each sample, as a share of the map's length; logarithmic beyond "
-        f"{LINEAR:g}. Left of 0 the attack exceeded it. Of more than {MOST_CURVES} curves, those at each run's largest eps."
+        f"{LINEAR:g}. Left of 0 the attack exceeded it. Of several runs with more than {MOST_CURVES} curves, those at each run's largest "
+        "eps are drawn."
     )
     return Plot("slack", "First-order bound less what attacks reach", caption, draw, (7.2, 3.9 + LINE * len(series)))
 
@@ -131,7 +132,8 @@ def _boxes(runs: Sequence[RunRows]) -> Plot | None:
 
     caption = (
         "Between the map at x and at the attacked point: the middle half of the samples, the median, and whiskers from the 5th to the 95th "
-        f"percentile. 1 is an unmoved order. Of more than {MOST_BOXES} boxes, those at each run's largest eps."
+        f"percentile. 1 means that the order stayed. Of more than {MOST_BOXES} boxes, those at each run's largest eps are drawn, at most "
+        f"{MOST_BOXES}."
     )
     return Plot("boxes", "Kendall's tau and top-k under attack", caption, draw, (7.2, 1.4 + 0.32 * len(groups)))
 

@@ -76,7 +76,7 @@ def _points(text: str) -> list[tuple[float, float]]:
 def _similarity(runs: Sequence[RunRows]) -> Plot | None:
     known = {words: column_named(name, "score") for words, name in SIMILARITIES.items()}
     found = curves(runs, {words: column for words, column in known.items() if column})
-    caption = "Similarity of the maps at x and at random points beside it: medians over samples, and the middle half. 1 is an unmoved map."
+    caption = "Similarity of the maps at x and at random points beside it: medians over samples, and the middle half. 1: the map stayed."
     draw, size = lines_with_bands(found, "similarity", bottom=None), (7.2, 3.9 + LINE * len(found))
     return Plot("rps", "Random-perturbation similarity against eps", caption, draw, size) if found else None
 
@@ -94,7 +94,7 @@ def _criterion(runs: Sequence[RunRows]) -> Plot | None:
         return None
     caption = (
         "CRC = (1 - cosine) / 2 at the worst perturbation that was tried, a point per sample and eps. Published: |J delta| / |g(x+delta)|, "
-        "the theorem without its remainder, which CRC may exceed. (1 - sqrt(1 - r^2)) / 2, r the change of the map by its length, holds."
+        "the theorem without its remainder, which CRC may exceed. (1 - sqrt(1 - r^2)) / 2 holds, r the change of the map by the longer map."
     )
     draw: Callable[[Figure], None] = around_diagonal(drawn, "bound of CRC", "CRC", "CRC = its bound")
     return Plot("crc-bounds", "The cosine criterion against its bounds", caption, draw, (6.2, 5.2 + LINE * len(drawn)))

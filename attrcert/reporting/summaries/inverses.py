@@ -16,7 +16,7 @@ EVERYWHERE = (
 CERTIFIED = "What is certified is the smoothed attribution of the bounded g, in exact expectation over the noise"
 CENTRE_CERTIFIED = (
     "What is certified is the centre of half of the unit maps under noise, at x and, by draws of its own, at x + delta; not their mean. "
-    "It is a row to compare --smooth gaussian with"
+    "These rows are for comparison with --smooth gaussian"
 )
 SHARE = "C_lower/M is the share of its largest possible length that was certified"
 FALSE = (
