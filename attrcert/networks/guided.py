@@ -19,7 +19,9 @@ from attrcert.networks.ruled import ACTIVATIONS, RuledTwins, tensors
 
 
 class Guided(RuledTwins):
-    """Every activation is a gate, whatever its kind; all else passes back its gradient."""
+    """Every activation that torch has as a function is a gate, whatever its kind; all else passes back its gradient, also an activation
+    that is put together of comparisons and products.
+    """
 
     def called(self, func: Callable[..., Any], name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if name not in ACTIVATIONS or not any(one.requires_grad for one in tensors((args, kwargs))):
