@@ -115,7 +115,7 @@ def test_the_joint_bound_of_single_neurons_is_their_change_and_that_of_small_bal
     f = Classifier(network)
     found = changed(f, x, 0.1)
     whole = Whole((parts(found).form(frozenset()),), (1.0,), (1.0,), None, None)
-    estimate = MultiplierSearch(whole, (parts(found),), found.reach).best.estimate
+    estimate = MultiplierSearch.started(whole, (parts(found),), found.reach).best.estimate
     row = network[1].weight[0].detach()
     g = gradient_of(f, 0)
     true = max(float((g(x + s * 0.1 * (row / row.norm()).view(1, 1, 3, 3)) - g(x)).norm()) for s in (1, -1))
@@ -133,7 +133,7 @@ def test_what_comes_back_through_the_layers_is_below_what_is_proved_of_it(images
     layers = list(found.layers)
     part = parts(found)
     form = part.form(frozenset(layers[:-1]))
-    search = MultiplierSearch(Whole((form,), (1.0,), (1.0,), None, None), (part,), found.reach)
+    search = MultiplierSearch.started(Whole((form,), (1.0,), (1.0,), None, None), (part,), found.reach)
     by = search.best.choice.by[0]
     for loop, above in zip(loops(form, by), loops(form.magnitude(), by), strict=True):
         R = dense(loop.apply, 1, loop.size, like=part.norms[0][layers[0]])
@@ -152,7 +152,7 @@ def test_the_form_exceeds_every_change_along_every_direction(images) -> None:
         part, layers = parts(found), list(found.layers)
         for many in range(len(layers)):
             whole = Whole((part.form(frozenset(layers[:many])),), (1.0,), (1.0,), None, None)
-            best = MultiplierSearch(whole, (part,), found.reach).best
+            best = MultiplierSearch.started(whole, (part,), found.reach).best
             if not bool(best.estimate.isfinite()):
                 continue
             v = torch.randn(200, 9, generator=rng, dtype=torch.float64)
@@ -162,3 +162,18 @@ def test_the_form_exceeds_every_change_along_every_direction(images) -> None:
             pair = torch.cat([u, v], dim=1)[None]
             value = (pair * best.choice.apply(whole, pair)).sum(dim=2)[0] / 2
             assert bool((moved.norm(dim=1) <= value * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize("name", ["saliency", "integrated-gradients"])
+def test_a_sample_is_bounded_alone_as_among_others_and_at_an_eps_as_beside_others(name: str) -> None:
+    attribution = ATTRIBUTIONS[name]
+    network = read_network(classifier("deep", "softplus", seed=7, gain=1.3), (1, 3, 3), CPU)
+    x = torch.rand(3, 1, 3, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    prover, classes = Prover(network, attribution, L2, 10**9, 8), torch.zeros(3, dtype=torch.int64)
+    sizes = [torch.full((3,), eps, dtype=torch.float64) for eps in (0.05, 0.2, 3.0)]
+    together = prover(x, classes, sizes, Draws(0, (0, 1, 2)))
+    for i in range(3):
+        for size, found in zip(sizes, together, strict=True):
+            (alone,) = prover(x[i : i + 1], classes[:1], [size[:1]], Draws(0, (i,)))
+            assert float(alone.upper) == pytest.approx(float(found.upper[i]), rel=1e-9)
+            assert alone.method == (found.method[i],)

@@ -14,62 +14,30 @@ by `SLACK`, relative to it: single neurons, where nothing else is loose, stay 1e
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.attributions.baselines import Constant
-from attrcert.attributions.gradient import Saliency
-from attrcert.attributions.input_times_gradient import InputTimesGradient
-from attrcert.attributions.integrated_gradients import IntegratedGradients
+from attrcert.bounds.proved.cases import joined, taken
 from attrcert.bounds.proved.form import Parts, parts
 from attrcert.bounds.proved.joint import Whole, proved
 from attrcert.bounds.proved.network import Network
+from attrcert.bounds.proved.paths import Path, path
 from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
-from attrcert.bounds.proved.search import searched
+from attrcert.bounds.proved.search import Found, searched
 from attrcert.bounds.proved.secant import Change, change
 from attrcert.bounds.proved.trust import WIDEST
 from attrcert.draws import Draws
-from attrcert.errors import UsageError
 from attrcert.types import Attribution
 from attrcert.vocabulary import Norm
 
 SLACK = 1e-9
 LITTLE = 0.01  # share of errors in the secant bound: as the norm of M less the errors is reached, l2 gains about twice that at most
+TOGETHER = 8  # samples whose multipliers are searched for together
 METHODS = "secant", "interval", "joint"
-
-
-@dataclass(frozen=True)
-class Path:
-    """Nodes b + a_k D with weights w_k; `difference` is D, None where the attribution is the gradient itself."""
-
-    points: tuple[Float[Tensor, "b *shape"], ...]
-    weights: tuple[float, ...]
-    steps: tuple[float, ...]
-    difference: Float[Tensor, "b d"] | None
-
-
-def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
-    """The nodes of an attribution that is linear in gradients."""
-    if isinstance(attribution, Saliency):
-        return Path((x,), (1.0,), (1.0,), None)
-    if isinstance(attribution, InputTimesGradient):
-        return Path((x,), (1.0,), (1.0,), x.flatten(1))
-    if isinstance(attribution, IntegratedGradients) and isinstance(attribution.baseline, Constant):
-        base = attribution.baseline(x)
-        nodes, weights = (part.tolist() for part in attribution.rule(x))
-        points = tuple(base + a * (x - base) for a in nodes)
-        return Path(points, tuple(weights), tuple(nodes), (x - base).flatten(1))
-    if isinstance(attribution, IntegratedGradients):
-        raise UsageError("proved bounds of integrated-gradients need a constant baseline", hint="--baseline 0 or mean")
-    raise UsageError(
-        "proved bounds are for saliency, input-x-gradient and integrated-gradients, not for "
-        + getattr(attribution, "name", "smoothed attributions"),
-        hint="--smooth uniform has a certificate of its own",
-    )
 
 
 @dataclass(frozen=True)
@@ -119,70 +87,87 @@ class Sums:
     """
 
     reach: Reach
+    draws: Draws
     M: Float[Tensor, "b d d"]
     least: Float[Tensor, " b"]
     each: Float[Tensor, "b d"]
     rounding: Float[Tensor, " b"]
     off: Float[Tensor, "b d"]
+    mean: Float[Tensor, "b d"]
+    D: Float[Tensor, "b d"] | None
     errors: list[Callable[[], Float[Tensor, " b"]]] = field(default_factory=list)
     nodes: list[tuple[Parts, float, float]] = field(default_factory=list)
 
-    def bound(
-        self, mean: Float[Tensor, "b d"], D: Float[Tensor, "b d"] | None, draws: Draws, effort: int
-    ) -> ProvedBound:
+    @cached_property
+    def A(self) -> Float[Tensor, "b d d"]:
+        """What the change is of first order."""
+        return self.M if self.D is None else torch.diag_embed(self.mean) + self.D[:, :, None] * self.M
+
+    @cached_property
+    def second(self) -> Float[Tensor, " b"]:
+        """The part of second order."""
+        if self.D is None:
+            return torch.zeros_like(self.least)
+        return self.reach.entries(self.each) + self.reach.entries(self.off)
+
+    @cached_property
+    def boxes(self) -> Float[Tensor, " b"]:
+        """The bound entry by entry."""
+        if self.D is None:
+            return length(self.each)
+        return length(self.D * self.each) + self.reach.entries(self.mean) + self.second
+
+    @cached_property
+    def enough(self) -> Float[Tensor, " b"]:
+        """At most the secant bound, but for the part of second order."""
+        return self.reach.least(self.A) + self.least
+
+    @property
+    def loose(self) -> bool:
+        """Whether a joint form may be worth a search."""
+        return bool(self.nodes) and bool((self.least > LITTLE * self.enough).any())
+
+    def bound(self, best: tuple[Whole, Found] | None, *, trusted: bool) -> ProvedBound:
         """The smallest of all; what cannot be it is not proved."""
-        if D is None:
-            second = torch.zeros_like(self.least)
-            A, boxes = self.M, length(self.each)
-        else:
-            second = self.reach.entries(self.each) + self.reach.entries(self.off)
-            A = torch.diag_embed(mean) + D[:, :, None] * self.M
-            boxes = length(D * self.each) + self.reach.entries(mean) + second
-        joint = torch.full_like(second, torch.inf)
-        secant = joint
-        least = self.reach.least(A) + self.least
-        found = None
-        if self.nodes and bool((self.least > LITTLE * least).any()):
-            parts, weights, steps = zip(*self.nodes, strict=True)
-            whole = Whole((), weights, steps, D, None if D is None else mean)
-            whole, found = searched(parts, whole, self.reach, effort, boxes)
-            if bool((found.estimate > least).any()):
-                secant = self.secant(A, draws) + second
-            if bool((found.estimate + second < torch.minimum(secant, boxes)).any()):
-                unit = max(part.unit for part in parts)
-                joint = proved(whole, found.choice, found.vectors[:, 0], unit) + second
-        if bool((secant.isinf() & ~(joint < least)).any()):
-            secant = self.secant(A, draws) + second
-        uppers = [part.nan_to_num(torch.inf, torch.inf) for part in (secant, boxes, joint)]
+        secant = joint = torch.full_like(self.second, torch.inf)
+        if best is not None:
+            whole, found = best
+            if bool((found.estimate > self.enough).any()):
+                secant = self.secant()
+            if bool((found.estimate + self.second < torch.minimum(secant, self.boxes)).any()):
+                unit = max(part.unit for part, _, _ in self.nodes)
+                joint = proved(whole, found.choice, found.vectors[:, 0], unit) + self.second
+        if bool((secant.isinf() & ~(joint < self.enough)).any()):
+            secant = self.secant()
+        uppers = [part.nan_to_num(torch.inf, torch.inf) for part in (secant, self.boxes, joint)]
         upper, smallest = torch.stack(uppers).min(dim=0)
         method = tuple(METHODS[i] for i in smallest.tolist())
-        value, off = (part if D is None else D * part for part in (mean, self.off))
-        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off), trusted=effort > 0)
+        value, off = (part if self.D is None else self.D * part for part in (self.mean, self.off))
+        return ProvedBound(upper * (1 + SLACK), value, method, self.rounding, length(off), trusted=trusted)
 
-    def secant(self, A: Float[Tensor, "b d d"], draws: Draws) -> Float[Tensor, " b"]:
-        """What the norm of A and the errors prove, but for the part of second order."""
-        return self.reach.whole(A, draws) + sum((errors() for errors in self.errors), torch.zeros_like(self.least))
+    def secant(self) -> Float[Tensor, " b"]:
+        """What the norm of A and the errors prove."""
+        errors = sum((errors() for errors in self.errors), torch.zeros_like(self.least))
+        return self.reach.whole(self.A, self.draws) + errors + self.second
 
 
 def _errors(moved: Change, weight: float, difference: Float[Tensor, "b d"] | None) -> Float[Tensor, " b"]:
     return weight * moved.errors(difference)
 
 
-def proved_bounds(
+def summed(
     network: Network,
     nodes: Path,
     classes: Int64[Tensor, " b"],
     reaches: Sequence[Reach],
     draws: Draws,
     effort: int = 0,
-) -> list[ProvedBound]:
+) -> list[Sums]:
     """Of each sample, over each of several balls."""
     x = nodes.points[0].flatten(1)
-    mean, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
-    sums = [
-        Sums(reach, torch.diag_embed(torch.zeros_like(x)), none, torch.zeros_like(x), none, torch.zeros_like(x))
-        for reach in reaches
-    ]
+    none, nothing = torch.zeros_like(x[:, 0]), torch.zeros_like(x)
+    M, mean = torch.diag_embed(nothing), torch.zeros_like(x)
+    sums = [Sums(reach, draws, M.clone(), none, nothing, none, nothing, mean, nodes.difference) for reach in reaches]
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
         point = at_points(network, z, classes)
         mean += w * point.gradient
@@ -199,10 +184,24 @@ def proved_bounds(
                 known = errors()
                 one.errors.append(partial(torch.clone, known))
                 one.least = one.least + known
-            one.each += w * moved.each
+            one.each = one.each + w * moved.each
             one.rounding = torch.maximum(one.rounding, point.doubt.share)
             one.off = one.off + abs(w) * point.doubt.gradient
-    return [one.bound(mean, nodes.difference, draws, effort) for one in sums]
+    return sums
+
+
+def bounds_of(cases: Sequence[Sums], effort: int) -> list[ProvedBound]:
+    """Of single samples, each in one ball: the multipliers of all joint forms are searched for together."""
+    loose = [case for case in cases if case.loose]
+    found: dict[int, tuple[Whole, Found]] = {}
+    if loose:
+        _, weights, steps = zip(*loose[0].nodes, strict=True)
+        rows = joined([(case.D, None if case.D is None else case.mean) for case in loose])
+        reach, rival = joined([case.reach for case in loose]), torch.cat([case.boxes for case in loose])
+        parts = joined([tuple(part for part, _, _ in case.nodes) for case in loose])
+        best = searched(parts, Whole((), weights, steps, *rows), reach, effort, rival)
+        found = {id(case): taken(best, torch.tensor([k], device=rival.device)) for k, case in enumerate(loose)}
+    return [case.bound(found.get(id(case)), trusted=effort > 0) for case in cases]
 
 
 @dataclass(frozen=True)
@@ -227,15 +226,31 @@ class Prover:
         draws: Draws,
     ) -> list[ProvedBound]:
         """Of each sample at each eps, which may differ between samples."""
-        usual = sample_bytes(self.network, len(eps))
-        effort = self.effort if usual + joint_bytes(self.network) <= self.memory else 0
-        at_once = 1 if effort else max(1, self.memory // usual)  # a search looks at its samples together
+        usual, more = sample_bytes(self.network, len(eps)), joint_bytes(self.network)
+        effort = self.effort if usual + more <= self.memory else 0
+        at_once = min(TOGETHER, self.memory // (usual + more)) if effort else max(1, self.memory // usual)
         parts = []
         for rows in torch.arange(len(x), device=x.device).split(at_once):
-            reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
-            nodes = path(self.attribution, x[rows].double())
-            parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), effort))
+            groups = rows.split(1) if effort else [rows]  # ranges look at one sample at a time
+            sums = [
+                self._summed(x[group], classes[group], [one[group] for one in eps], draws.select(group), effort)
+                for group in groups
+            ]
+            flat = [case for group in sums for case in group]
+            found = bounds_of(flat, effort)
+            parts.append([_joined(found[k :: len(eps)]) for k in range(len(eps))])
         return [_joined(part) for part in zip(*parts, strict=True)]
+
+    def _summed(
+        self,
+        x: Float[Tensor, "b *shape"],
+        classes: Int64[Tensor, " b"],
+        eps: Sequence[Float[Tensor, " b"]],
+        draws: Draws,
+        effort: int,
+    ) -> list[Sums]:
+        reaches = [Reach(one.to(x.device, torch.float64), self.norm) for one in eps]
+        return summed(self.network, path(self.attribution, x.double()), classes, reaches, draws, effort)
 
 
 def sample_bytes(network: Network, balls: int = 1) -> int:

@@ -11,7 +11,7 @@ from attrcert.bounds.proved.curves import CANCELLATION, sharpest
 from attrcert.bounds.proved.network import AtActivation, Carried, Network
 from attrcert.bounds.proved.rounding import Doubt, doubts
 
-ELEMENTS = 10**7  # of the largest tensor that rows of a Jacobian are computed in
+ELEMENTS = 4 * 10**6  # of the largest tensor that rows of a Jacobian are computed in: it stays near the cores
 
 
 @dataclass(frozen=True)

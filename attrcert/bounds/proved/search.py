@@ -8,14 +8,13 @@ and in linf that by s at s = v^2. Each step goes a part of the way, for mean squ
 before it, and the best estimate so far is kept. Where b and e are so cheap that k is near 1 they are made dearer.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from attrcert.bounds.proved.cases import like, mapped, mixed, put, taken
 from attrcert.bounds.proved.form import Block, JointForm, Multipliers, Number, Parts, Vector
 from attrcert.bounds.proved.joint import Choice, Whole
 from attrcert.bounds.proved.loops import ESTIMATING, TINY, loops
@@ -34,6 +33,9 @@ FAR = 1e6  # from the layer's median, the largest factor of a multiplier at the 
 PATIENCE, LITTLE = 6, 1e-3  # steps in which the estimate must fall by this share, or the search ends
 HOPELESS = 3.0  # times the bound to beat, after a trial
 TRIAL = 6  # steps for each choice of the layers that are turned, before the best is followed
+
+
+Norms = tuple[dict[int, Vector], dict[int, Vector]]
 
 
 @dataclass(frozen=True)
@@ -67,35 +69,13 @@ class Fitting:
     v: Vector
 
 
-class MultiplierSearch:
-    """Of one choice of turned layers."""
+@dataclass(frozen=True)
+class Ground:
+    """Forms, the norms that energies are measured against, and the balls."""
 
-    def __init__(self, whole: Whole, parts: tuple[Parts, ...], reach: Reach) -> None:
-        self.whole, self.reach = whole, reach
-        self.norms = [part.norms for part in parts]
-        b, d = len(reach.radius), parts[0].network.inputs
-        like = reach.radius
-        share = like.new_full((b, d), 1.0 if reach.is_l2 else 1 / d)
-        plain = tuple(_starting(norms, like) for norms in self.norms)
-        start = Choice(plain, (None,) * len(plain), _shape(reach, share))
-        seed = torch.randn(1, 2 * d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        values, vectors = ritz(start.single(whole), seed.to(like).expand(b, -1), FIRST, VECTORS)
-        at = self.seen(Found(start, values, vectors))
-        self.best = self.measured(self.moved(start, at, torch.ones_like(like)), vectors, FIRST)
-        self.share = torch.full_like(like, 0.6)
-        self.fitted = self.seen(self.best)
-
-    def step(self) -> None:
-        """One more choice, kept where it is better."""
-        found = self.measured(self.moved(self.best.choice, self.fitted, self.share), self.best.vectors, NEXT)
-        better = (found.estimate < self.best.estimate) | self.best.estimate.isinf()
-        anew = better & ~(found.estimate > MUCH * self.best.estimate)
-        part = torch.where(anew, 1.0, torch.where(better, 0.5, 0.3))
-        self.fitted = _map(
-            lambda old, new: (1 - _like(part, old)) * old + _like(part, old) * new, self.fitted, self.seen(found)
-        )
-        self.best = _map(lambda old, new: torch.where(_like(better, old), new, old), self.best, found)
-        self.share = torch.where(better, (1.2 * self.share).clamp_max(1.0), 0.7 * self.share)
+    whole: Whole
+    norms: tuple[Norms, ...]
+    reach: Reach
 
     def measured(self, choice: Choice, vectors: Float[Tensor, "b k n"], steps: int) -> Found:
         """What a choice gives; where some k is too large, b and e are made dearer first."""
@@ -140,57 +120,101 @@ class MultiplierSearch:
         return replace(choice, by=tuple(by), shape=_shape(self.reach, _between(s, seen.v, share)))
 
 
+@dataclass(frozen=True)
+class MultiplierSearch:
+    """The best choice so far, what it was fitted to, and the part of the way that the next step goes: each case goes its own way."""
+
+    ground: Ground
+    best: Found
+    fitted: Fitting
+    share: Number
+
+    @classmethod
+    def started(cls, whole: Whole, parts: tuple[Parts, ...], reach: Reach) -> "MultiplierSearch":
+        ground = Ground(whole, tuple(part.norms for part in parts), reach)
+        b, d = len(reach.radius), parts[0].network.inputs
+        radius = reach.radius
+        share = radius.new_full((b, d), 1.0 if reach.is_l2 else 1 / d)
+        plain = tuple(_starting(norms, radius) for norms in ground.norms)
+        start = Choice(plain, (None,) * len(plain), _shape(reach, share))
+        seed = torch.randn(1, 2 * d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        values, vectors = ritz(start.single(whole), seed.to(radius).expand(b, -1), FIRST, VECTORS)
+        at = ground.seen(Found(start, values, vectors))
+        best = ground.measured(ground.moved(start, at, torch.ones_like(radius)), vectors, FIRST)
+        return cls(ground, best, ground.seen(best), torch.full_like(radius, 0.6))
+
+    def stepped(self) -> "MultiplierSearch":
+        """One more choice, kept where it is better."""
+        ground, best = self.ground, self.best
+        found = ground.measured(ground.moved(best.choice, self.fitted, self.share), best.vectors, NEXT)
+        better = (found.estimate < best.estimate) | best.estimate.isinf()
+        anew = better & ~(found.estimate > MUCH * best.estimate)
+        part = torch.where(anew, 1.0, torch.where(better, 0.5, 0.3))
+        fitted = mapped(
+            lambda old, new: (1 - like(part, old)) * old + like(part, old) * new, self.fitted, ground.seen(found)
+        )
+        share = torch.where(better, (1.2 * self.share).clamp_max(1.0), 0.7 * self.share)
+        return MultiplierSearch(ground, mixed(better, found, best), fitted, share)
+
+
 def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int, rival: Number) -> tuple[Whole, Found]:
-    """The best after `steps` steps, with as many turned layers as a trial suggests, the same for all samples.
+    """The best after `steps` steps, with as many turned layers as a trial suggests, case by case.
 
-    `rival` is the bound to beat: a trial that stays far above it ends the search.
+    `rival` is the bound to beat: a case that stays far above it after a trial goes no further.
     """
-    layers = list(parts[0].q)
-    best: MultiplierSearch | None = None
+    layers, best = list(parts[0].q), None
+    trying = torch.arange(len(rival), device=rival.device)  # those for which fewer turned layers may be better
     for many in range(len(layers) - 1, -1, -1):  # the last layer's F is the same everywhere
-        turned = frozenset(layers[:many])
-        search = MultiplierSearch(replace(whole, forms=tuple(part.form(turned) for part in parts)), parts, reach)
+        theirs, given, balls = taken((parts, whole, reach), trying)
+        given = replace(given, forms=tuple(part.form(frozenset(layers[:many])) for part in theirs))
+        trial = MultiplierSearch.started(given, theirs, balls)
         for _ in range(min(TRIAL, steps)):
-            search.step()
-        if best is not None and not _lower(search, best):
+            trial = trial.stepped()
+        if best is None:
+            lower, best = torch.ones_like(trying, dtype=torch.bool), trial
+        else:
+            lower = trial.best.estimate < best.best.estimate[trying]
+            best = put(best, trying[lower], taken(trial, lower.nonzero()[:, 0]))
+        trying = trying[lower & _hopeful(best, rival)[trying]]
+        if not len(trying):
             break
-        best = search
-        if bool((best.best.estimate > HOPELESS * rival).all()):
-            steps = 0
     assert best is not None
-    for _ in _patient(best, steps - TRIAL):
-        best.step()
-    return best.whole, best.best
+    best = _followed(best, steps - TRIAL, _hopeful(best, rival).nonzero()[:, 0])
+    return best.ground.whole, best.best
 
 
-def _lower(one: MultiplierSearch, other: MultiplierSearch) -> bool:
-    """Whether one is better than the other, over all samples."""
-    return float((one.best.estimate / other.best.estimate).nan_to_num(1.0).log().sum()) < 0
+def _hopeful(search: MultiplierSearch, rival: Number) -> Bool[Tensor, " b"]:
+    return ~(search.best.estimate > HOPELESS * rival)
 
 
-def _patient(search: MultiplierSearch, steps: int) -> Iterator[None]:
-    """As long as it is worth while."""
-    before = search.best.estimate
-    for number in range(1, steps + 1):
-        yield
-        if number % PATIENCE == 0:
-            if bool((search.best.estimate > (1 - LITTLE) * before).all()):
-                return
-            before = search.best.estimate
+def _followed(search: MultiplierSearch, steps: int, going: Int64[Tensor, " k"]) -> MultiplierSearch:
+    """Further steps of some cases, each as long as it is worth while."""
+    for done in range(0, steps, PATIENCE):
+        if not len(going):
+            break
+        further = taken(search, going)
+        before = further.best.estimate
+        for _ in range(min(PATIENCE, steps - done)):
+            further = further.stepped()
+        search = put(search, going, further)
+        going = going[~(further.best.estimate > (1 - LITTLE) * before)]
+    return search
 
 
 def _affordable(form: JointForm, by: Multipliers) -> tuple[Multipliers, Number]:
     """Multipliers with an affordable k, and 1 - k: estimates."""
     for _ in range(RAISES):
         left, right = (CAUTION * loop.estimate(ESTIMATING) for loop in loops(form, by))
-        if not bool((torch.maximum(left, right) > DEAR).any()):
+        dear = torch.maximum(left, right) > DEAR
+        if not bool(dear.any()):
             break
-        by = Multipliers(
+        dearer = Multipliers(
             by.tau,
             {i: part * (left / CHEAP).clamp_min(1.0)[:, None] for i, part in by.left.items()},
             {i: part * (right / CHEAP).clamp_min(1.0)[:, None] for i, part in by.right.items()},
             by.gamma * (right / left).nan_to_num(1.0).clamp(0.1, 10.0).sqrt(),
         )
+        by = mixed(dear, dearer, by)
     return by, 1 - torch.maximum(left, right)
 
 
@@ -222,19 +246,3 @@ def _energy(block: Block, weight: Tensor, norm: Vector | None) -> Vector:
 def _between(old: Vector, new: Vector, share: Number) -> Vector:
     new, part = new.clamp(1e-30, 1e30), share[:, None]
     return torch.where(old > 0, torch.exp((1 - part) * old.clamp_min(1e-30).log() + part * new.log()), new)
-
-
-def _like(mask: Tensor, part: Tensor) -> Tensor:
-    return mask.view(-1, *[1] * (part.ndim - 1))
-
-
-def _map(change: Callable[[Tensor, Tensor], Tensor], old: Any, new: Any) -> Any:
-    """Of two values of one make, tensor by tensor."""
-    if isinstance(old, Tensor):
-        return change(old, new)
-    if isinstance(old, dict):
-        return {key: _map(change, part, new[key]) for key, part in old.items()}
-    if isinstance(old, tuple):
-        return tuple(_map(change, *pair) for pair in zip(old, new, strict=True))
-    made = {one.name: _map(change, getattr(old, one.name), getattr(new, one.name)) for one in fields(old)}
-    return replace(old, **made)

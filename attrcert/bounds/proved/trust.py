@@ -41,6 +41,7 @@ SINGLE = 1e-3  # of sums of at most 2^13 moduli in float32, twice
 ROUNDS = 2  # of Schur's test
 NEARLY = 0.3  # of |b| / eps: a lam below it plays no part
 WIDEST = 6000  # neurons of an activation whose products B B^T are held
+WIDE = 4  # of the neurons: those that see more than such a share of them are taken together
 SEARCH = 40  # steps of the search for mu: any mu is a bound
 
 Matrix = Float[Tensor, "_ _ _"]
@@ -100,14 +101,15 @@ class Trust:
         linear = self.reach.each_row(b)
         if not N:
             return linear.expand(len(self.point.z[i]), -1), torch.zeros_like(linear).expand(len(self.point.z[i]), -1)
-        sides = [self._side(i, b, N, sign, linear) for sign in (1.0, -1.0)]
-        each, apart = (torch.maximum(*part) for part in zip(*sides, strict=True))
+        sides = self._sides(i, b, N, linear)
+        each, apart = (torch.maximum(*part.chunk(2, dim=1)) for part in sides)
         return torch.minimum(each, linear + apart), apart
 
-    def _side(self, i: int, b: Matrix, N: dict[int, Matrix], sign: float, linear: Tensor) -> tuple[Each, Each]:
-        """The largest sign t and sign (t - B delta)."""
-        ups = {m: (sign * part).clamp_min(0) for m, part in N.items()}
-        downs = {m: (-sign * part).clamp_min(0) for m, part in N.items()}
+    def _sides(self, i: int, b: Matrix, N: dict[int, Matrix], linear: Tensor) -> tuple[Each, Each]:
+        """The largest t and t - B delta of some neurons, and then the largest -t and B delta - t."""
+        ups = {m: torch.cat([part, -part], dim=1).clamp_min(0) for m, part in N.items()}
+        downs = {m: torch.cat([-part, part], dim=1).clamp_min(0) for m, part in N.items()}
+        linear = linear.repeat(1, 2)
 
         def constant(theta: float) -> Each:
             total = torch.zeros_like(linear)
@@ -170,12 +172,12 @@ class Trust:
         return found
 
     def _quadratic(self, i: int, b: Matrix, weights: dict[int, Matrix]) -> tuple[Each, Each, Each, Each]:
-        """|b|, q0, q1 and lam."""
+        """|b|, q0, q1 and lam, for both signs."""
         point, length = self.point, torch.linalg.vector_norm(b, dim=2)
         T: dict[int, Matrix] = {}
 
         def forwards(m: int, moved: Tensor) -> Tensor | None:
-            T[m] = moved
+            T[m] = moved.repeat(1, 2, 1)
             return point.slope[m][:, None] * moved if m < max(weights) else None
 
         def backwards(m: int, carried: Carried | None) -> Carried:
@@ -186,6 +188,7 @@ class Trust:
         point.network.push(unit, forwards, end=max(weights))
         pulled = point.network.pull(max(weights), None, backwards)
         assert pulled is not None
+        length, unit = length.repeat(1, 2), unit.repeat(1, 2, 1)
         spilt = (
             4 * point.doubt.unit * _total(times(omega, point.doubt.paths[m].square()) for m, omega in weights.items())
         )
@@ -199,7 +202,7 @@ class Trust:
     def _largest_eigenvalue(self, m: int, omega: Matrix, enough: Float[Tensor, " k"]) -> Each:
         """At least lambda_max(B^T diag(omega) B) of every row of omega; closely, where it is more than enough."""
         found = times(omega, torch.linalg.vector_norm(self.point.B[m], dim=2).square().expand(len(omega), -1))
-        rows = (found > enough).any(dim=0)
+        rows = (found > enough).any(dim=0).view(2, -1).any(dim=0).repeat(2)
         if omega.shape[2] > WIDEST or not bool(rows.any()):
             return found
         if m not in self.point.overlaps:
@@ -221,17 +224,23 @@ def _overlap(B: Matrix) -> tuple[Float[Tensor, "c n n"], float]:
 
 
 def _tested(K: Float[Tensor, "c n n"], omega: Matrix) -> Each:
-    """At least lambda_max(sqrt(omega) K sqrt(omega)) of every row of omega; rows that are zero almost everywhere take little of K."""
+    """At least lambda_max(sqrt(omega) K sqrt(omega)) of every row of omega; rows that are zero almost everywhere take little of K.
+
+    The second half of the rows are the same neurons with the other sign.
+    """
     size = omega.amax(dim=2, keepdim=True).clamp_min(torch.finfo(omega.dtype).tiny)
     small = (omega / size).float()
-    seen = (small > 0).any(dim=0)
-    ends = seen.byte().argmax(dim=1) * seen.shape[1] - seen.flip(1).byte().argmax(dim=1)
+    seen = (small > 0).any(dim=0).view(2, -1, omega.shape[2]).any(dim=0)  # by either sign
+    place = seen.double() @ torch.arange(1.0, seen.shape[1] + 1).to(size)  # exact: a sum of integers
+    place = torch.where(seen.sum(dim=1) > seen.shape[1] / WIDE, 0.0, place)
     found = torch.zeros_like(small[..., 0])
-    for same in ends.unique():  # neurons that look at the same place
-        alike = (ends == same).nonzero()[:, 0]
+    for same in place.unique():  # neurons that look at the same place, with few others
+        alike = (place == same).nonzero()[:, 0]
         near = seen[alike].any(dim=0).nonzero()[:, 0]
+        alike = torch.cat([alike, alike + len(place)])
         if len(near):
-            found[:, alike] = _schur(K[:, near[:, None], near], small[:, alike][..., near])
+            theirs = small.index_select(1, alike).index_select(2, near)
+            found[:, alike] = _schur(K[:, near[:, None], near], theirs)
     return found.double() * (1 + SINGLE) * size[..., 0]
 
 
