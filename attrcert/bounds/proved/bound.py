@@ -20,7 +20,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from attrcert.bounds.proved.cases import joined, taken
+from attrcert.bounds.proved.cases import joined, put, taken
 from attrcert.bounds.proved.form import Parts, parts
 from attrcert.bounds.proved.joint import Whole, proved
 from attrcert.bounds.proved.network import Network
@@ -69,6 +69,13 @@ class ProvedBound:
         forms = ("joint",) if self.trusted else ("joint", "secant")
         linear = torch.tensor([method in forms for method in self.method], device=self.upper.device)
         return torch.where(linear, self.upper / eps, torch.inf)
+
+    def put(self, rows: Int64[Tensor, " k"], new: "ProvedBound") -> "ProvedBound":
+        """With new bounds of some samples."""
+        names = dict(zip(rows.tolist(), new.method, strict=True))
+        method = tuple(names.get(i, mine) for i, mine in enumerate(self.method))
+        both = put(replace(self, method=()), rows, replace(new, method=()))
+        return replace(both, method=method)
 
     def at_most(self, other: "ProvedBound") -> "ProvedBound":
         """The smaller of two bounds that both hold."""

@@ -4,6 +4,7 @@ What holds in a ball holds in every smaller one, so any eps whose bound keeps th
 millionth larger does not keep it, or after 60 bounds with the largest that did, or at the largest distance of two inputs in their range:
 no perturbation of an input into another is longer, and nothing is claimed of longer ones. Without a range it ends at 1e6. The joint form,
 which is dear, goes on from where the other bounds end: in at most 8 bounds, or until one a hundredth larger does not keep the threshold.
+The other bounds then look no closer than that either.
 The bound is nearly a power of eps between two points, which is how the next one is chosen.
 """
 
@@ -15,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.bounds.proved.bound import ProvedBound
-from attrcert.running.evaluating.proving import Proving
+from attrcert.running.evaluating.proving import MisreadError, Proving
 from attrcert.running.evaluating.subjects import Subject
 
 CLOSE = 1e-6  # relative width of the bracket at the end
@@ -35,7 +36,8 @@ def largest_proved_eps(
     most = min(subject.farthest, FARTHEST)
     plain = replace(proving, prover=replace(proving.prover, effort=0))
     nothing = torch.zeros_like(guess), torch.zeros_like(guess)
-    low, below, deviation, bound = _searched(subject, plain, allowed, guess.clamp(SMALLEST, most), nothing, CLOSE, MOST)
+    close = NEAR if proving.prover.effort else CLOSE
+    low, below, deviation, bound = _searched(subject, plain, allowed, guess.clamp(SMALLEST, most), nothing, close, MOST)
     if proving.prover.effort:
         start = (FARTHER * low).clamp(SMALLEST, most)
         low, _, deviation, bound = _searched(subject, proving, allowed, start, (low, below), NEAR, FEW)
@@ -51,20 +53,33 @@ def _searched(
     close: float,
     number: int,
 ) -> tuple[Vector, Vector, Vector, ProvedBound]:
-    """The same with one prover, from an eps that keeps the threshold and the bound there; a bracket as close as that, or so many bounds."""
-    x, most = subject.batch.images, min(subject.farthest, FARTHEST)
+    """The same with one prover, from an eps that keeps the threshold and the bound there; a bracket as close as that, or so many bounds.
+
+    Samples whose bracket is close are not bounded again.
+    """
+    x, most, waiting = subject.batch.images, min(subject.farthest, FARTHEST), torch.arange(len(eps))
+    bound: ProvedBound | None = None
     low, below = kept
     high, above = torch.full_like(eps, torch.inf), torch.full_like(eps, torch.inf)
     for step in range(number):
-        (bound,) = proving(x, subject.target, [eps], subject.draws)
+        rows = waiting.to(x.device)
+        try:
+            (found,) = proving(x[rows], subject.target[rows], [eps[waiting]], subject.draws.select(rows))
+        except MisreadError as error:
+            error.rows = tuple(rows[list(error.rows)].tolist())  # of the batch
+            raise
+        bound = found if bound is None else bound.put(rows, found)
         deviation, upper = allowed(bound), bound.upper.cpu()
         holds = upper <= deviation
         low, below = torch.where(holds, torch.maximum(eps, low), low), torch.where(holds, upper, below)
         high, above = torch.where(holds, high, eps), torch.where(holds, above, upper)
         met = (high.isfinite() & (high - low <= close * high)) | (low >= most) | (deviation <= 0)
-        if bool(met.all()):
+        waiting = (~met).nonzero()[:, 0]
+        if not len(waiting):
             break
-        eps = _between(low, below, high, above, deviation, halve=step % 3 == 2).clamp_max(most)
+        further = _between(low, below, high, above, deviation, halve=step % 3 == 2).clamp_max(most)
+        eps = torch.where(met, eps, further)
+    assert bound is not None
     return low, below, deviation, bound
 
 
