@@ -115,6 +115,12 @@ def test_a_rule_about_a_metric_is_judged_in_its_rows(run, rule, code, said):
         assert attrcert(*ASKED, "--require", rule).code == 2
 
 
+def test_the_gate_says_of_a_score_that_it_was_measured_and_no_worst_case(run):
+    done = attrcert("gate", run[0], "--require", "min(insertion) >= 0.01", "--require", "median(crc) <= 0.4")
+    assert "insertion, crc: empirical, what was measured, on these samples and perturbations." in done.shown
+    assert "worst case" not in done.shown
+
+
 def test_a_torn_run_goes_on_and_another_one_is_refused(run, tmp_path):
     whole, out = run[0].read_text().splitlines(keepends=True), tmp_path / "scores.csv"
     manifest = json.loads(Path(f"{run[0]}.json").read_text())
