@@ -335,6 +335,14 @@ def test_what_has_no_effect_is_refused(words, tmp_path):
     assert not (tmp_path / "a").exists()
 
 
+def test_attacks_on_predictions_are_no_audit_of_maps(words, tmp_path):
+    done = program(*words, "-o", tmp_path / "a", "--attack", "euclidean,prediction")
+    assert done.code == 2
+    assert "an audit judges maps, so its --attack must move maps, got prediction" in done.said
+    assert "attrcert attack --attack prediction" in done.said
+    assert not (tmp_path / "a").exists()
+
+
 def test_too_little_time_is_an_error_that_says_so(tmp_path):
     class Slow(nn.Module):
         def __init__(self) -> None:
