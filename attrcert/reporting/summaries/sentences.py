@@ -105,10 +105,9 @@ def _left(rows: Sequence[Row], attack: str, one: Accuracy) -> str:
     """The accuracy under attack; a transferred one has its checkpoint."""
     made, right = attack.partition(":")[2], "right" if one.labelled else "with the prediction that they had"
     before = f", from {percent(one.accuracy)} without" if one.labelled else ""
-    return (
-        f"Within {_ball(rows)} an attack on the predictions{f' of {made}' if made else ''} leaves {percent(one.accuracy_attacked)} of the "
-        f"{len(rows)} samples {right}{before}; a stronger one may leave fewer."
-    )
+    who = f"perturbations found on {made} leave" if made else "an attack on the predictions leaves"
+    left = f"{percent(one.accuracy_attacked)} of the {len(rows)} samples {right}{before}"
+    return f"Within {_ball(rows)} {who} {left}; a stronger attack may leave fewer."
 
 
 def _compared(samples: Sequence[Sequence[Row]]) -> str:
