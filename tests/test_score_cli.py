@@ -217,6 +217,19 @@ def test_an_attack_measures_the_map_that_it_moved():
 # figures
 
 
+def test_an_attack_puts_pixels_into_what_score_puts_them_into():
+    asked = {"limit": 2, "fill": "blur", "shares": 5, "dtype": "float64"}
+    rows = library.attack(metric="insertion", attack="random", random_draws=2, eps=0.1, **asked)
+    same = library.score(metric="insertion", **asked)
+    plain = library.score(metric="insertion", limit=2, dtype="float64")
+    assert [row["insertion"] for row in rows] == pytest.approx([row["insertion"] for row in same], rel=1e-12)
+    assert [row["insertion"] for row in rows] != pytest.approx([row["insertion"] for row in plain], rel=1e-3)
+    with pytest.raises(
+        library.UsageError, match="--fill has no effect here: it is for --metric insertion, adv-insertion"
+    ):
+        library.attack(limit=1, fill="blur")
+
+
 def drawn(rows: list[dict], name: str) -> Figure:
     plot = {plot.name: plot for plot in plots([RunRows("one", "score", rows)])}[name]
     figure = Figure(figsize=plot.size)
