@@ -222,6 +222,11 @@ def said_of(rows, warned=None) -> tuple[str, ...]:
     return verdict(Grounds({"attack-l2": rows}, Yard(784), warned or {}, {}))
 
 
+def test_where_only_the_smoothed_map_was_reached_it_is_asked_of_the_map():
+    certified = {"index": 0, "status": "ok", "attribution": "saliency, unit"}
+    assert Grounds({"smoothed": [certified]}, Yard(784), {}, {}).map == "saliency"
+
+
 @pytest.mark.parametrize(
     ("angles", "words"),
     [
