@@ -48,6 +48,7 @@ _MEANINGS = {
     Guarantee.FIRST_ORDER: "bounds the linearised attribution only: an estimate of the true worst case that attacks can exceed",
     Guarantee.EMPIRICAL: "what an attack or a sample reached: a lower bound on the worst case",
 }
+MEASURED = "what was measured, on these samples and perturbations"  # where no worst case is sought
 
 
 class Status(StrEnum):

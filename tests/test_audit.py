@@ -222,6 +222,11 @@ def said_of(rows, warned=None) -> tuple[str, ...]:
     return verdict(Grounds({"attack-l2": rows}, Yard(784), warned or {}, {}))
 
 
+def test_where_only_the_smoothed_map_was_reached_it_is_asked_of_the_map():
+    certified = {"index": 0, "status": "ok", "attribution": "saliency, unit"}
+    assert Grounds({"smoothed": [certified]}, Yard(784), {}, {}).map == "saliency"
+
+
 @pytest.mark.parametrize(
     ("angles", "words"),
     [
@@ -332,6 +337,14 @@ def test_what_has_no_effect_is_refused(words, tmp_path):
     done = program(*words, "-o", tmp_path / "a", "--ig-steps", 4)
     assert done.code == 2
     assert "--ig-steps has no effect here: it is for integrated-gradients" in done.said
+    assert not (tmp_path / "a").exists()
+
+
+def test_attacks_on_predictions_are_no_audit_of_maps(words, tmp_path):
+    done = program(*words, "-o", tmp_path / "a", "--attack", "euclidean,prediction")
+    assert done.code == 2
+    assert "an audit judges maps, so its --attack must move maps, got prediction" in done.said
+    assert "attrcert attack --attack prediction" in done.said
     assert not (tmp_path / "a").exists()
 
 

@@ -167,6 +167,18 @@ def test_imagenet_without_its_devkit_says_what_is_missing(tmp_path):
     assert load(str(tmp_path / "val")).images[0][1] == 0  # as the hint says
 
 
+@pytest.mark.usefixtures("unhashed")
+def test_what_torchvision_does_not_find_is_told_with_where_it_looks(tmp_path):
+    made_mnist(tmp_path, "MNIST")
+    for part in (tmp_path / "MNIST" / "raw").glob("train-*"):
+        part.unlink()  # torchvision asks for those of both splits
+    with pytest.raises(DataError) as caught:
+        load("torchvision:MNIST:test", tmp_path)
+    assert "MNIST/raw with the four files of train and t10k" in caught.value.hint
+    with pytest.raises(DataError, match=r"--data-root must be a folder, and there is none at .*nowhere"):
+        load("torchvision:CIFAR10:test", tmp_path / "nowhere")
+
+
 # splits
 
 

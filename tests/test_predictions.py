@@ -239,6 +239,7 @@ def test_rules_are_judged_in_the_cases_that_have_the_column(files, tmp_path):
     verdict = attrcert("gate", tmp_path / "x.csv", "--require", "fraction(correct_attacked) >= 99%", "--json")
     judged = json.loads(verdict.out)["judgements"][0]["observations"]
     assert [("prediction" in one["case"], one["outcome"]) for one in judged] == [(True, "failed")]
+    assert "correct_attacked: empirical, what an attack reached: a stronger one may fool more samples." in verdict.out
     refused = attrcert(*asked(files, "--require", "fraction(fooled) <= 5%", attack="euclidean"))
     assert (refused.code, "has no fooled: it was not asked for" in refused.said) == (2, True)
 

@@ -115,6 +115,12 @@ def test_a_rule_about_a_metric_is_judged_in_its_rows(run, rule, code, said):
         assert attrcert(*ASKED, "--require", rule).code == 2
 
 
+def test_the_gate_says_of_a_score_that_it_was_measured_and_no_worst_case(run):
+    done = attrcert("gate", run[0], "--require", "min(insertion) >= 0.01", "--require", "median(crc) <= 0.4")
+    assert "insertion, crc: empirical, what was measured, on these samples and perturbations." in done.shown
+    assert "worst case" not in done.shown
+
+
 def test_a_torn_run_goes_on_and_another_one_is_refused(run, tmp_path):
     whole, out = run[0].read_text().splitlines(keepends=True), tmp_path / "scores.csv"
     manifest = json.loads(Path(f"{run[0]}.json").read_text())
@@ -209,6 +215,19 @@ def test_an_attack_measures_the_map_that_it_moved():
 
 
 # figures
+
+
+def test_an_attack_puts_pixels_into_what_score_puts_them_into():
+    asked = {"limit": 2, "fill": "blur", "shares": 5, "dtype": "float64"}
+    rows = library.attack(metric="insertion", attack="random", random_draws=2, eps=0.1, **asked)
+    same = library.score(metric="insertion", **asked)
+    plain = library.score(metric="insertion", limit=2, dtype="float64")
+    assert [row["insertion"] for row in rows] == pytest.approx([row["insertion"] for row in same], rel=1e-12)
+    assert [row["insertion"] for row in rows] != pytest.approx([row["insertion"] for row in plain], rel=1e-3)
+    with pytest.raises(
+        library.UsageError, match="--fill has no effect here: it is for --metric insertion, adv-insertion"
+    ):
+        library.attack(limit=1, fill="blur")
 
 
 def drawn(rows: list[dict], name: str) -> Figure:

@@ -98,6 +98,9 @@ def test_failed_samples_are_left_out_and_told():
     first, second = sentences([*bounded(9.0), *failed], "bound", {})
     assert first.endswith("within l2 0.1 on the sample.")
     assert second == "1 of the 2 samples could not be used."
+    failed[0]["message"] = "its box leaves\nthe image"
+    told = r"1 of the 2 samples could not be used (sample 7: its box leaves\nthe image)."
+    assert sentences([*bounded(9.0), *failed], "bound", {})[1] == told
     assert "No sample could be used" in sentences(failed, "bound", {})[0]
 
 

@@ -17,7 +17,7 @@ from attrcert.reporting.summaries.bounds import Summary, bound_tables, summarise
 from attrcert.reporting.summaries.statistics import Statistic
 from attrcert.reporting.tables.markdown import markdown
 from attrcert.reporting.tables.terminal import show
-from attrcert.reporting.tables.text_table import TextTable
+from attrcert.reporting.tables.text_table import TextTable, plain
 from attrcert.vocabulary import Guarantee, Status, round_down, round_up
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -301,3 +301,7 @@ def test_samples_whose_label_is_lost_are_counted():
 @pytest.mark.parametrize("guarantee", [Guarantee.FIRST_ORDER, Guarantee.CORRECTED])
 def test_weak_guarantees_call_themselves_estimates(guarantee):
     assert "estimate" in guarantee.meaning
+
+
+def test_a_share_that_is_nearly_whole_does_not_look_whole():
+    assert [plain(value, 4) for value in (1.0, 0.99998, 0.9987, 1.00001)] == ["1", "0.99998", "0.9987", "1"]

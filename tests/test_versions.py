@@ -126,6 +126,8 @@ def test_the_summary_says_which_beta_keeps_the_labels_beside_its_bound():
 def test_a_file_of_several_is_told_apart_by_resume_gate_and_page(words, table, tmp_path):
     said = json.loads(table.with_suffix(".said").read_text())
     assert [one["softplus_beta"] for one in said["fidelity"]] == [2.0, 40.0]
+    close = json.loads(Path(f"{table}.json").read_text())["facts"]["activations"]
+    assert [f"beta {beta}: same label on" in close for beta in (2, 40)] == [True, True]
     assert sum("(beta 40)" in sentence for sentence in said["sentences"]) == 2
     lines = table.read_text().splitlines(keepends=True)
     torn = tmp_path / "table.csv"

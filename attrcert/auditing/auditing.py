@@ -22,6 +22,7 @@ from attrcert.running.opening.opening import examined, open_run
 from attrcert.running.opening.runs import Run
 from attrcert.saved.files import make_folder, remove, write_text
 from attrcert.saved.manifests import check_replaceable, manifest_of
+from attrcert.settings.attacking import Attacking
 from attrcert.settings.auditing import Auditing, Yard
 from attrcert.settings.computing import RunOptions
 from attrcert.settings.declared import made
@@ -64,6 +65,13 @@ class Audited:
     data: DataSpec
     asked: Auditing
     given: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        if made(Attacking, self.given).predicting:
+            raise UsageError(
+                "an audit judges maps, so its --attack must move maps, got prediction",
+                hint="`attrcert attack --attack prediction` says how many predictions attacks change",
+            )
 
     @property
     def options(self) -> RunOptions:

@@ -71,7 +71,7 @@ class Grounds:
     @property
     def map(self) -> str:
         told = (str(row["attribution"]) for rows in self.rows.values() for row in rows if row.get("attribution"))
-        return next(filter(None, self.whose.values()), "") or next(told, "map")
+        return next(filter(None, self.whose.values()), "") or next(told, "map").removesuffix(", unit")
 
 
 def verdict(found: Grounds) -> tuple[str, ...]:

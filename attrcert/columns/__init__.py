@@ -22,7 +22,7 @@ from attrcert.columns.score import METRIC, score_row
 from attrcert.columns.smoothed import SMOOTH
 from attrcert.columns.turned import SMOOTH_ATTACK, TURN
 from attrcert.errors import UsageError
-from attrcert.vocabulary import Guarantee
+from attrcert.vocabulary import MEASURED, Aim, Guarantee
 
 __all__ = [
     "APART", "ATTACKING", "CORRECT", "COUNTS", "DEGREES", "DEVIATION_ALLOWED", "FIDELITY", "INVERSE", "METRIC", "METRIC_COLUMNS", "OF_ROW",
@@ -97,6 +97,22 @@ def guarantees(name: str, command: str, of_rows: Iterable[Cell]) -> tuple[Guaran
         present = set(of_rows)
         return tuple(guarantee for guarantee in Guarantee if guarantee.value in present)
     return (column.guarantee,)
+
+
+def worth(name: str, command: str, guarantee: Guarantee) -> str:
+    """What a guarantee says of the figures of a column: not all that is empirical was sought as a worst case."""
+    column = column_named(name, command)
+    if guarantee is not Guarantee.EMPIRICAL or column is None:
+        return guarantee.meaning
+    if command == "score" or column in ON_REQUEST.values():
+        return MEASURED
+    if column.aim is Aim.PREDICTION or name.endswith(CORRECT):
+        return "what an attack reached: a stronger one may fool more samples"
+    return (
+        guarantee.meaning
+        if column.worse == "up"
+        else "what an attack or a sample reached: the worst case is as bad, or worse"
+    )
 
 
 def column_named(name: str, command: str) -> Column | None:

@@ -3,9 +3,10 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from attrcert.errors import UsageError
+from attrcert.errors import DataError, UsageError
 from attrcert.loading.libraries.library import Preparation
 from attrcert.loading.pixels import Wanted
 from attrcert.loading.vision import torchvision
@@ -15,7 +16,10 @@ from attrcert.settings.sources import DataSpec
 from attrcert.vocabulary import did_you_mean
 
 TRAIN_TEST = ("train", "test")
-FETCH = "check --data-root, or add --download"
+UNPACKED = (  # torchvision says no more than that something is missing
+    "--data-root is the folder in which torchvision keeps the set, as its download leaves it, and it asks for the files of all splits "
+    "(MNIST: MNIST/raw with the four files of train and t10k, unpacked); or add --download"
+)
 
 
 def usual(name: str, resize: int, crop: int, *, squashed: bool = False) -> Preparation:
@@ -30,7 +34,7 @@ class KnownSet:
 
     splits: tuple[str, ...]
     usual: Preparation | None = None
-    hint: str = FETCH
+    hint: str = UNPACKED
 
 
 KNOWN: Mapping[str, KnownSet] = {
@@ -71,6 +75,8 @@ def torchvision_set(spec: DataSpec, wanted: Wanted) -> Opened:
     if split:
         offered |= {"train": split == "train"} if "train" in parameters else {"split": split}
     arguments = {key: value for key, value in offered.items() if key in parameters or key == "split"}
+    if "root" in arguments and not spec.download and not Path(spec.data_root).is_dir():
+        raise DataError(f"--data-root must be a folder, and there is none at {spec.data_root}", hint=known.hint)
     dataset = called(make, arguments, spec.dataset, hint=known.hint)
     return replace(
         wrapped(dataset, wanted),

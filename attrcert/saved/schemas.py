@@ -16,7 +16,7 @@ RENAMED = {"smooth": "certify"}  # commands whose rows had another name: the cer
 # a later setting: since which version, and what all did before; runs without --proved do the same whatever their effort
 INTRODUCED: dict[str, tuple[int, Any]] = {
     "k": (2, None), "min_top_k": (2, []), "transfer_from": (2, []), "lrp_rule": (2, "zb"), "lrp_stabiliser": (2, 1e-6),
-    "layer": (2, None), "proved_effort": (2, 16),
+    "layer": (2, None), "proved_effort": (2, 16), "fill": (2, "zero"), "shares": (2, 20),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from attrcert.settings.others import Other, others_of
 from attrcert.vocabulary import Aim, number_or, parse_number
 
 WORST = "worst"  # the best of all attacks
+INSERTED = ("insertion", "adv-insertion")  # metrics that put pixels in
 
 
 def _metrics() -> tuple[str, ...]:
@@ -55,11 +56,16 @@ class Attacking(Settings):
         _metrics, f"What is measured; repeatable. {', '.join(ON_REQUEST)} are measured only where they are named.", ATTACK, many=True,
         choices=lambda: (*_metrics(), *ON_REQUEST), unsaid="all others",
     )  # fmt: skip
+    fill: str = setting(
+        "zero", "What stands where pixels are left out: zero, mean (the colour that normalisation maps to 0), or blur.",
+        ATTACK, choices=("zero", "mean", "blur"),
+    )  # fmt: skip
+    shares: int = setting(20, "Steps from no pixel to all pixels.", ATTACK, least=1)
     transfer: tuple[str, ...] = setting(
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
     )
     transfer_from: tuple[str, ...] = setting(
-        (), "Another checkpoint: --attack prediction finds perturbations on it too, and tries them on CHECKPOINT. A file, and behind it "
+        (), "Another checkpoint: --attack prediction finds perturbations on it too, and tries them on CHECKPOINT. A file or a name that CHECKPOINT takes, and behind it "
         "the settings that differ from CHECKPOINT's: 'other.pt arch=resnet20 std=0.2,0.2,0.2'; repeatable.",
         ATTACK, many=True, whole=True, metavar="CHECKPOINT",
     )  # fmt: skip
@@ -88,6 +94,11 @@ class Attacking(Settings):
         return self.on_maps != self.attack
 
     @property
+    def inserting(self) -> bool:
+        """Whether pixels are put in, by a metric."""
+        return bool(set(INSERTED) & set(self.metric))
+
+    @property
     def tried(self) -> tuple[str, ...]:
         """The attacks by the names that rows have: behind that on the prediction, the same found on each other checkpoint."""
         found = tuple(f"{Aim.PREDICTION}:{other.name}" for other in self.others)
@@ -104,6 +115,7 @@ class Attacking(Settings):
             **(stepping if self.attack == ("random",) else {}),
             **({} if self.on_maps else dict.fromkeys(of_maps, "attacks on maps")),
             **({} if self.predicting else {"transfer_from": "--attack prediction"}),
+            **({} if self.inserting else dict.fromkeys(("fill", "shares"), f"--metric {', '.join(INSERTED)}")),
         }
 
     @property
@@ -114,6 +126,7 @@ class Attacking(Settings):
         return {
             "measured": measured if self.measure_on == "relu" and self.on_maps else None,
             "attacked": attacked if self.predicting else None,
+            "fill": self.fill if self.inserting else None,
         }
 
     def betas(self) -> tuple[float, float] | None:

@@ -7,7 +7,8 @@ from typing import ClassVar
 from attrcert.columns import METRIC, Cell
 from attrcert.errors import UsageError
 from attrcert.scores import ABOUT, SCORES, About
-from attrcert.settings.declared import DATA, METHOD, Settings, again, declared, option, setting
+from attrcert.settings.attacking import Attacking
+from attrcert.settings.declared import DATA, METHOD, Settings, again, declared, default_of, option, setting
 from attrcert.settings.explaining import Perturbation
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.tasks import BoundConfig
@@ -39,11 +40,8 @@ class Scoring(Settings):
         ("insertion", "deletion", "rps"), "What is measured; repeatable: rows for each.",
         METHOD, read=_full_name, many=True, choices=lambda: tuple(SCORES), basic=True,
     )  # fmt: skip
-    fill: str = setting(
-        "zero", "What stands where pixels are left out: zero, mean (the colour that normalisation maps to 0), or blur.",
-        METHOD, choices=("zero", "mean", "blur"), basic=True,
-    )  # fmt: skip
-    shares: int = setting(20, "Steps from no pixel to all pixels.", METHOD, least=1)
+    fill: str = again(Attacking, "fill", default_of(Attacking, "fill"), panel=METHOD, basic=True)
+    shares: int = again(Attacking, "shares", default_of(Attacking, "shares"), panel=METHOD)
     random_draws: int = setting(
         10, "Random perturbations of a sample at each eps; Quantus takes 200 for stability.", METHOD, least=1
     )

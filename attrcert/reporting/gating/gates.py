@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attrcert.columns import guarantees
+from attrcert.columns import guarantees, worth
 from attrcert.errors import UsageError
 from attrcert.reporting.gating.baselines import pair_up
 from attrcert.reporting.gating.judgements import Terms, judge_completeness, judge_promises, judge_rule
@@ -132,13 +132,13 @@ def judge_table(table: RunTable, rules: Sequence[Rule]) -> Verdict:
 
 def _worth(figures: Sequence[Figure], tables: Sequence[RunTable]) -> tuple[str, ...]:
     """What the judged figures guarantee: a rule that holds of an estimate proves nothing."""
-    found: dict[Guarantee, dict[str, None]] = {}
+    found: dict[tuple[Guarantee, str], dict[str, None]] = {}
     for name in dict.fromkeys(name for figure in figures for name in figure.columns):
         for table in tables:
             told = guarantees(name, table.command, table.cells.get("guarantee", ())) if name in table.header else ()
             for guarantee in told:
-                found.setdefault(guarantee, {})[name] = None
-    return tuple(f"{', '.join(names)}: {guarantee}, {guarantee.meaning}." for guarantee, names in found.items())
+                found.setdefault((guarantee, worth(name, table.command, guarantee)), {})[name] = None
+    return tuple(f"{', '.join(names)}: {guarantee}, {meaning}." for (guarantee, meaning), names in found.items())
 
 
 def _parsed(demands: Sequence[Demand], parse: Callable[..., T]) -> tuple[list[T], list[Judgement]]:

@@ -25,7 +25,7 @@ from attrcert.saved.array_files import Arrays
 from attrcert.saved.arrays import DELTAS, JACOBIANS, jacobian_file
 from attrcert.saved.map_files import read_maps
 from attrcert.saved.runfiles import RunTable, case_text, read_table
-from attrcert.vocabulary import Guarantee, Status, part_name
+from attrcert.vocabulary import MEASURED, Guarantee, Status, part_name
 
 PLAIN = {  # what a reader who knows no theorem should take away
     Guarantee.PROVED: "T_proved and its angle hold for every perturbation in the ball, whatever an attack does.",
@@ -161,7 +161,8 @@ def _promises(run: _Run) -> list[tuple[str, str]]:
     present = {str(row["guarantee"]) for row in run.rows if row.get("guarantee")}
     told = {name for row in run.rows for name in row}
     present |= {str(column.guarantee) for column in headlines(run.command) if column.name in told}
-    return [(guarantee.value, PLAIN[guarantee]) for guarantee in Guarantee if guarantee in present]
+    scored = {Guarantee.EMPIRICAL: f"{MEASURED[0].upper()}{MEASURED[1:]}."} if run.command == "score" else {}
+    return [(guarantee.value, {**PLAIN, **scored}[guarantee]) for guarantee in Guarantee if guarantee in present]
 
 
 def _warnings(run: _Run) -> list[str]:

@@ -90,7 +90,7 @@ def accuracy_tables(
         **keys,
         "attack": attrgetter("attack"),
         **{name: partial(_figure, figure) for name, figure in figures.items()},
-        "T_hat_c_deg": lambda part: told(part.T_hat_c_deg, round_down, 3),
+        "T_hat_c_deg": lambda part: told(part.T_hat_c_deg, round_down, 3) + ("" if part.T_hat_c_deg is None else "°"),
         "samples": lambda part: str(part.samples),
     }
     title = f"Accuracy under attack ({Guarantee.EMPIRICAL}: a stronger attack can only lower it)"

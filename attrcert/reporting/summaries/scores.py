@@ -8,9 +8,7 @@ from attrcert.columns import METRIC, Column, Row, headlines
 from attrcert.reporting.summaries.bounds import Summary, counts_text
 from attrcert.reporting.summaries.statistics import LowStatistic, Statistic, by_part, figures, grouped, usable
 from attrcert.reporting.tables.text_table import TextTable, plain, told
-from attrcert.vocabulary import Guarantee
-
-MEASURED = "what was measured, on these samples and perturbations"
+from attrcert.vocabulary import MEASURED, Guarantee
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ from attrcert.reporting.summaries.statistics import (
     grouped,
     number,
     on_maps,
+    unusable_told,
     usable,
 )
+from attrcert.reporting.tables.text_table import plain, told
 from attrcert.vocabulary import CENTRE, Guarantee, part_name, plain_name, round_down, round_up
 
 Found = Iterable[str]
@@ -36,10 +38,8 @@ NOTHING = "No sample could be used, so nothing is said of the attributions."
 def sentences(rows: Sequence[Row], command: str, identity: Mapping[str, Any]) -> list[str]:
     """Of the rows of a command (as their manifest names it) and what their run depended on; failed samples are left out."""
     good = usable(rows)
-    failed = len({row["index"] for row in rows} - {row["index"] for row in good})
-    left = [f"{failed} of the {len({row['index'] for row in rows})} samples could not be used."] if failed else []
     claims = dict.fromkeys(claim for part in by_part(good).values() for claim in _CLAIMS[command](part, identity))
-    return [*(claims or [NOTHING]), *labels_told(good), *kept_labels(good), *left]
+    return [*(claims or [NOTHING]), *labels_told(good), *kept_labels(good), *unusable_told(rows)]
 
 
 def _bounds(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
@@ -105,10 +105,9 @@ def _left(rows: Sequence[Row], attack: str, one: Accuracy) -> str:
     """The accuracy under attack; a transferred one has its checkpoint."""
     made, right = attack.partition(":")[2], "right" if one.labelled else "with the prediction that they had"
     before = f", from {percent(one.accuracy)} without" if one.labelled else ""
-    return (
-        f"Within {_ball(rows)} an attack on the predictions{f' of {made}' if made else ''} leaves {percent(one.accuracy_attacked)} of the "
-        f"{len(rows)} samples {right}{before}; a stronger one may leave fewer."
-    )
+    who = f"perturbations found on {made} leave" if made else "an attack on the predictions leaves"
+    left = f"{percent(one.accuracy_attacked)} of the {len(rows)} samples {right}{before}"
+    return f"Within {_ball(rows)} {who} {left}; a stronger attack may leave fewer."
 
 
 def _compared(samples: Sequence[Sequence[Row]]) -> str:
@@ -237,7 +236,7 @@ def _scores(rows: Sequence[Row], identity: Mapping[str, Any]) -> Found:
     leading = [one for one in summarise_scores(rows) if one.column.leads and one.statistic.median is not None]
     for name, cases in grouped(leading, lambda one: one.column.name).items():
         near = {one.eps: "" if one.eps is None else f" within {_norm(rows)} {one.eps:.4g}" for one in cases}
-        medians = _listed([f"{one.statistic.median:.3g}{near[one.eps]}" for one in cases])
+        medians = _listed([f"{told(one.statistic.median, plain, 3)}{near[one.eps]}" for one in cases])
         samples = max(one.statistic.count for one in cases)
         yield f"The median {name} of the {_map(rows)} is {medians} (measured on {samples} sample{'s' * (samples > 1)})."
     for one in summarise_localised(rows):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from scipy.special import betaincinv
 
 from attrcert.columns import APART, Cell, Row
+from attrcert.foreign import printable
 from attrcert.vocabulary import Aim, part_name, plain_name
 
 T = TypeVar("T")
@@ -150,3 +151,12 @@ def _ranked(ordered: Sequence[float], before: int, beyond: int) -> tuple[float |
     low, high = at((total - 1) // 2), at(total // 2)
     median = None if low is None or high is None else (low + high) / 2
     return median, at(math.ceil(0.95 * total) - 1), at(total - 1)
+
+
+def unusable_told(rows: Sequence[Row]) -> Iterable[str]:
+    """How many samples no figure is of, and why that is so for the first of them."""
+    good, samples = {row["index"] for row in usable(rows)}, {row["index"] for row in rows}
+    bad = next((row for row in rows if row["index"] not in good), None)
+    if bad is not None:
+        why = f" (sample {bad['index']}: {printable(str(bad['message']))})" if bad.get("message") else ""
+        yield f"{len(samples - good)} of the {len(samples)} samples could not be used{why}."

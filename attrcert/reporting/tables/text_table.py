@@ -85,5 +85,6 @@ def told(value: float | None, rounded: Callable[[float, int], str], digits: int 
 
 
 def plain(value: float, digits: int) -> str:
-    """Rounded to the nearest, as befits what claims nothing."""
-    return f"{value:.{digits}g}"
+    """Rounded to the nearest, as befits what claims nothing; with more digits where a share of nearly 1 would look whole."""
+    short = f"{value:.{digits}g}"
+    return f"{value:.{digits + 3}g}" if short == "1" and value < 1 else short

@@ -29,7 +29,7 @@ from attrcert.running.evaluating.target_maps import target_map
 from attrcert.running.evaluating.values import Unbounded, ValueSubject
 from attrcert.running.evaluating.work import Deltas, Rows, Scene
 from attrcert.scores.cosine_criterion import criterion
-from attrcert.scores.insertion import Insertion
+from attrcert.scores.insertion import Insertion, filling
 from attrcert.settings.tasks import AttackConfig
 from attrcert.types import Batch
 from attrcert.vocabulary import Aim, Status
@@ -69,8 +69,8 @@ class Attacks(Bounds[AttackConfig]):
             shape = tuple(scene.x.shape[1:])
             raise UsageError(f"{refused[0]} needs images with channels, height and width, got inputs of shape {shape}")
         config = config.replacing(k=config.largest.of(scene.entries))  # as manifests tell it
-        if {"insertion", "adv-insertion"} & set(config.attacking.metric):
-            Insertion().check(scene.f, scene.x, scene.map_shape)
+        if config.attacking.inserting:
+            _insertion(config, scene.f).check(scene.f, scene.x, scene.map_shape)
         for name in config.attacking.transfer:
             explainer(config.replacing(attribution=name), scene.f.mean, Layout())
         made = super().ready(config, scene)
@@ -119,6 +119,11 @@ class ValueAttacks(Attacks):
 
     def bounded(self, subject: Subject) -> Unbounded:  # type: ignore[override]
         return Unbounded(subject)
+
+
+def _insertion(config: AttackConfig, f: Classifier) -> Insertion:
+    """As the user has it."""
+    return Insertion(fill=filling(config.attacking.fill, f.mean), shares=config.attacking.shares)
 
 
 def _blind(config: AttackConfig) -> bool:
@@ -188,7 +193,7 @@ class Reached:
         found: dict[str, Sequence[Cell]] = {}
         for name, g in (("insertion", seen.g), ("adv-insertion", one.map)):
             if name in asked:
-                found[name] = Insertion().along(seen, g, into=True).area
+                found[name] = _insertion(self.campaign.config, seen.f).along(seen, g, into=True).area
         if "crc" in asked:
             found["crc"] = cells_of(criterion(measurable(seen.g), measurable(one.map)), len(one.map))
         return found

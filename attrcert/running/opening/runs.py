@@ -122,9 +122,11 @@ class Run(Evaluation):
         if not self.fidelity:
             return None
         betas = ", ".join(f"{beta:g}" for beta in self.fidelity)
+        many = len(self.fidelity) > 1
         close = "; ".join(
-            f"same label on {one.agreement:.0%}, mean cosine of the gradients {one.cosine:.2f} on {one.samples} samples"
-            for one in self.fidelity.values()
+            (f"beta {beta:g}: " if many else "")
+            + f"same label on {one.agreement:.0%}, mean cosine of the gradients {one.cosine:.2f} on {one.samples} samples"
+            for beta, one in self.fidelity.items()
         )
         return f"ReLUs run as softplus, beta {betas}{spoken}: {close}"
 
