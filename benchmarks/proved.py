@@ -3,7 +3,8 @@
 Of third-party checkpoints (FOLDER is as for `benchmarks.certificates`), or of bundled models by name. A line of OUT per checkpoint,
 softplus beta and eps: means over the samples of the ratios of the first-order estimate, the corrected one and the proved bounds (with
 `--proved-effort 0`, which is version 0.1's, and as usual) to what `attack --attack worst` reached; how many samples have a proved angle,
-its median and its largest; the median angle that Gaussian smoothing (sigma .05, 2,000 draws) certifies; seconds a sample and the memory's peak.
+its median and its largest; the median angle that Gaussian smoothing (sigma .05, 2,000 draws) certifies; seconds a sample and the peak of
+memory.
 Lines that OUT has already are not made again; `python -m benchmarks.proved table OUT.csv` prints it as markdown.
 """
 

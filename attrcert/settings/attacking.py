@@ -65,8 +65,9 @@ class Attacking(Settings):
         (), "Attributions on which to measure the same perturbations; repeatable.", ATTACK, read=full_name, many=True
     )
     transfer_from: tuple[str, ...] = setting(
-        (), "Another checkpoint: --attack prediction finds perturbations on it too, and tries them on CHECKPOINT. A file or a name that CHECKPOINT takes, and behind it "
-        "the settings that differ from CHECKPOINT's: 'other.pt arch=resnet20 std=0.2,0.2,0.2'; repeatable.",
+        (), "Another checkpoint: --attack prediction finds perturbations on it too, and tries them on CHECKPOINT. A file or a name "
+        "that CHECKPOINT takes, and behind it the settings that differ from CHECKPOINT's: 'other.pt arch=resnet20 std=0.2,0.2,0.2'; "
+        "repeatable.",
         ATTACK, many=True, whole=True, metavar="CHECKPOINT",
     )  # fmt: skip
 
