@@ -74,7 +74,7 @@ def second_blur(point: Point, v: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
         return point.slope[i][:, None] * t
 
     def backwards(i: int, carried: Carried | None) -> Carried:
-        here = CANCELLATION * sharpest(network.curve(i), moved[i]) * point.F[i].abs()[:, None] * moved[i]
+        here = (CANCELLATION * sharpest(network.curve(i), point.z[i]) * point.F[i].abs())[:, None] * moved[i]
         return Carried(here if carried is None else here + point.slope[i].abs()[:, None] * carried.centre)
 
     network.push(v[:, None], forwards)

@@ -32,7 +32,7 @@ from x are half as wide as the ranges of derivatives: on third-party networks th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -40,6 +40,7 @@ from torch import Tensor
 
 from attrcert.bounds.proved.curves import Range, bends, secants, slopes
 from attrcert.bounds.proved.network import Carried
+from attrcert.bounds.proved.paths import Paths
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.trust import Trust
@@ -113,9 +114,13 @@ class Change:
 def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
     """The change of the gradient over the ball around each point; `trusted`: with the ranges of `trust` where they are narrower."""
     layers: dict[int, Layer] = {}
+    point = replace(point, doubt=replace(point.doubt, paths={}))
+    paths = Paths(point.network, point.z)
     trust = Trust(point, reach) if trusted else None
     for i in point.network.curves:
+        point.doubt.paths[i] = paths.before(i)
         layers[i] = _forward(point, i, reach, layers, trust)
+        paths.learn(i, layers[i].each + point.doubt.z[i])
     F, by_intervals = _intervals(point, layers)
     q: dict[int, Range] = {}
     turned: dict[int, Tensor] = {}  # at least |D F|

@@ -82,7 +82,7 @@ class Trust:
         self.known[i] = Beyond(found, apart, each * (2 * point.doubt.slope[i] + bend * off))
 
     def _rounding(self, i: int) -> Each:
-        """Of N and B: a share of the paths, once for B and twice for each layer's remainders, which are at most |t| 2 STEEPEST."""
+        """Of N and B: a share of the paths, once for B and twice for each layer's remainders, at most |t| twice its largest slope."""
         doubt = self.point.doubt
         return (2 + 4 * len(self.known)) * doubt.unit * doubt.paths[i] * self.reach.radius[:, None]
 
