@@ -172,7 +172,7 @@ def samples() -> dict[str, tuple[tuple[int, ...], Any]]:
         "pad": ((2, 3, 3), lambda b, x: moving.padded(b, x, (1, 0, 2, -1))),
         "squeeze": ((1, 3), lambda b, x: moving.squeezed(b, x, 1)),
         "unsqueeze": ((3,), lambda b, x: moving.unsqueezed(b, x, 1)),
-        "placed": ((2, 3), lambda b, x: b.add(joining.Placed(2, 1, 5), x)),
+        "placed": ((2, 3), lambda b, x: b.add(joining.Inset(2, 1, 5), x)),
         "repeated": ((2, 1, 3), lambda b, x: joining.repeated(b, x, (2, 4, 3))),
         "centred": ((4, 2, 3), lambda b, x: b.add(normalising.Centred((-2, -1), 6), x)),
         "centred pair": ((4, 2), lambda b, x: b.add(normalising.Centred((-1,), 2), x)),

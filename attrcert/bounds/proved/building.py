@@ -1,6 +1,6 @@
 """A network under construction: steps are added one by one, and results are known by reference."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -80,8 +80,14 @@ class Building:
         return self._append(Step((first.step, *(other.step for other in others)), first.shape))
 
     def network(self, output: Ref) -> Network:
-        """What leads to the output; the steps after it are not needed."""
-        return Network(tuple(self.steps[: output.step + 1]))
+        """What leads to the output."""
+        needed = {0, output.step}
+        for number in range(output.step, 0, -1):
+            if number in needed:
+                needed.update(self.steps[number].inputs)
+        order = {old: new for new, old in enumerate(sorted(needed))}
+        steps = (self.steps[old] for old in order)
+        return Network(tuple(replace(step, inputs=tuple(order[i] for i in step.inputs)) for step in steps))
 
     def _append(self, step: Step) -> Ref:
         self.steps.append(step)

@@ -18,7 +18,7 @@ from attrcert.bounds.proved.operations import moving
 
 
 @dataclass(frozen=True, eq=False)
-class Placed(NonNegative):
+class Inset(NonNegative):
     """At `start` of an axis of length `total`, zeros elsewhere; `dim` counts from the batch."""
 
     dim: int
@@ -63,7 +63,7 @@ def concatenated(building: Building, tensors: Sequence[Any], dim: int = 0) -> Re
         raise Unsupported(f"a concatenation of shapes {[part.shape for part in parts]}", "they differ on another axis")
     sizes = [part.shape[axis - 1] for part in parts]
     starts = [sum(sizes[:i]) for i in range(len(sizes))]
-    placed = [building.add(Placed(axis, start, sum(sizes)), part) for start, part in zip(starts, parts, strict=True)]
+    placed = [building.add(Inset(axis, start, sum(sizes)), part) for start, part in zip(starts, parts, strict=True)]
     return building.sum(*placed)
 
 
