@@ -28,9 +28,9 @@ TWICE = 4  # both factors of a product of Jacobians, and the product
 class Doubt:
     """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|; `gradient` is that of the whole gradient.
 
-    `paths` has the sums of moduli of the paths to each activation over a ball, as far as they are known. `unit` is what all roundings of a
-    path together may take, as a share of its modulus; `share` how much of the width of a curve's bends the error of z is, at most: what the
-    second derivative's relative error is about.
+    `paths` has the sums of moduli of the paths to each activation over a ball, `near` those from the activations before it (`paths`), as
+    far as they are known. `unit` is what all roundings of a path together may take, as a share of its modulus; `share` how much of the
+    width of a curve's bends the error of z is, at most: what the second derivative's relative error is about.
     """
 
     z: dict[int, Float[Tensor, "b n"]]
@@ -38,6 +38,7 @@ class Doubt:
     F: dict[int, Float[Tensor, "b n"]]
     gradient: Float[Tensor, "b d"]
     paths: dict[int, Float[Tensor, "c m"]]
+    near: dict[int, Float[Tensor, "b m"]]
     unit: float
     share: Float[Tensor, " b"]
 
@@ -58,7 +59,7 @@ def doubts(
     for i in z:
         share = torch.maximum(share, blurred(network.curve(i), known[i], z[i]).amax(dim=1))
     F, gradient = _backward(network, slope, off, one)
-    return Doubt(z, off, F, gradient, {}, unit, share)
+    return Doubt(z, off, F, gradient, {}, {}, unit, share)
 
 
 def _forward(network: Network, values: list[Tensor]) -> list[Tensor]:
