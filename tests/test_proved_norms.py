@@ -67,6 +67,17 @@ def written(x: Tensor, y: Tensor) -> Tensor:
     return x
 
 
+class Token(nn.Module):
+    """A constant beside the channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 2, 2, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([self.token.expand(x.shape[0], -1, -1, -1), x], 1)[:, 1:5] * 0.7
+
+
 LAYERS: dict[str, Callable[[], nn.Module]] = {
     "layer norm": lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.LayerNorm((4, 2, 2)), nn.GELU()),
     "layer norm of two": lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.LayerNorm(2, eps=0.1, elementwise_affine=False)),
@@ -78,6 +89,7 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "two norms": lambda: nn.Sequential(nn.Conv2d(1, 4, 2), nn.GroupNorm(1, 4), nn.Tanh(), nn.LayerNorm((4, 2, 2))),
     "concatenation": lambda: Written(lambda x, y: torch.cat([x, F.gelu(y), x.tanh()], 1).mean(1, keepdim=True) + x),
     "last axis": lambda: Written(lambda x, y: torch.tanh(torch.cat((x, y), dim=-1)[..., 1:3])),
+    "class token": lambda: nn.Sequential(nn.Conv2d(1, 4, 2), Token(), nn.Tanh()),
     "stack": lambda: Written(lambda x, y: torch.stack([x.tanh(), y], 2).flatten(1, 2).mean(1, True) + x),
     "gate": lambda: Written(lambda x, y: x * torch.sigmoid(y)),
     "excite": lambda: Written(excited),

@@ -18,6 +18,7 @@ from attrcert.bounds.proved import curves
 from attrcert.bounds.proved.building import Building
 from attrcert.bounds.proved.curves import Curve, Elu, Gelu, Range, Sigmoid, Silu, Softplus, Tanh
 from attrcert.bounds.proved.operations import (
+    broadcasting,
     convolution,
     joining,
     linear,
@@ -173,7 +174,7 @@ def samples() -> dict[str, tuple[tuple[int, ...], Any]]:
         "squeeze": ((1, 3), lambda b, x: moving.squeezed(b, x, 1)),
         "unsqueeze": ((3,), lambda b, x: moving.unsqueezed(b, x, 1)),
         "placed": ((2, 3), lambda b, x: b.add(joining.Inset(2, 1, 5), x)),
-        "repeated": ((2, 1, 3), lambda b, x: joining.repeated(b, x, (2, 4, 3))),
+        "repeated": ((2, 1, 3), lambda b, x: broadcasting.repeated(b, x, (2, 4, 3))),
         "centred": ((4, 2, 3), lambda b, x: b.add(normalising.Centred((-2, -1), 6), x)),
         "centred pair": ((4, 2), lambda b, x: b.add(normalising.Centred((-1,), 2), x)),
     }
@@ -323,7 +324,7 @@ REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "concatenation": (mixing(lambda x: torch.cat([x, x])), 5.0, "a concatenation of samples"),
     "negative axis": (mixing(lambda x: torch.cat([x, x], -2)), 5.0, "a concatenation of samples"),
     "stack": (mixing(lambda x: torch.stack([x, x])), 5.0, "a stack of samples"),
-    "class token": (mixing(lambda x: torch.cat([torch.ones(1, 1), x], 1)), 5.0, "a concatenation with a constant"),
+    "class tokens": (mixing(lambda x: torch.cat([torch.ones(2, 1), x], 1)), 5.0, "a concatenation of samples"),
     "unequal sizes": (mixing(lambda x: torch.cat([x[..., None], x[:, None]], 1)), 5.0, "concatenation of shapes"),
     "other axes": (mixing(lambda x: x * x[:, :, None]), 5.0, "arithmetic of shapes .* as many axes"),
     "unequal product": (mixing(lambda x: x[:, 1:] * x), 5.0, "arithmetic of shapes .* do not fit"),

@@ -16,7 +16,7 @@ from attrcert.bounds.proved.building import SMOOTHER, Building, Ref, Unsupported
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.operations import activations, scaling
 from attrcert.bounds.proved.operations.activations import ReadingRule
-from attrcert.bounds.proved.rules import FUNCTIONS, METHODS, MODULES
+from attrcert.bounds.proved.rules import FOREIGN, FUNCTIONS, METHODS, MODULES
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
 from attrcert.networks.outputs import entry
@@ -161,7 +161,9 @@ def _rule(node: fx.Node, root: nn.Module) -> ReadingRule | None:
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
         return partial(_with_module, MODULES[type(module)], module)
-    return METHODS.get(node.target) if node.op == "call_method" else FUNCTIONS.get(node.target)
+    if node.op == "call_method":
+        return METHODS.get(node.target)
+    return FUNCTIONS.get(node.target) or FOREIGN.get(f"{getattr(node.target, '__module__', None)}.{_name(node)}")
 
 
 def _with_module(rule: ReadingRule, module: nn.Module, building: Building, *args: Any, **kwargs: Any) -> Any:

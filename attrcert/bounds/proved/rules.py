@@ -14,6 +14,7 @@ from attrcert.bounds.proved.building import Building, Ref, Unsupported
 from attrcert.bounds.proved.curves import Sigmoid, Silu, Tanh
 from attrcert.bounds.proved.operations import (
     activations,
+    broadcasting,
     convolution,
     joining,
     linear,
@@ -107,6 +108,9 @@ FUNCTIONS: dict[Any, ReadingRule] = {
     F.dropout2d: activations.dropout,
     getattr: _attribute,
 }
+FOREIGN: dict[str, ReadingRule] = {  # functions of libraries that may not be there
+    "torchvision.ops.stochastic_depth.stochastic_depth": activations.stochastic_depth,
+}
 METHODS: dict[Any, ReadingRule] = {
     "flatten": moving.flatten,
     "view": moving.view,
@@ -124,7 +128,7 @@ METHODS: dict[Any, ReadingRule] = {
     "square": products.squared,
     "sqrt": products.root,
     "rsqrt": products.inverse_root,
-    "expand": joining.expanded,
+    "expand": broadcasting.expanded,
     "relu": activations.relu,
     "relu_": activations.relu_,
     "clamp": activations.clamp,

@@ -12,7 +12,7 @@ from torch import Tensor
 from attrcert.bounds.proved.affine import NonNegative
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, number
 from attrcert.bounds.proved.operations import scaling
-from attrcert.bounds.proved.operations.joining import alike
+from attrcert.bounds.proved.operations.broadcasting import alike
 from attrcert.bounds.proved.powers import Power, Square
 
 AWAY = "add a positive constant to it first, as in sqrt(mean of squares + eps): its derivatives are infinite at 0"

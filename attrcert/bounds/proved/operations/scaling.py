@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, constant, number
-from attrcert.bounds.proved.operations.joining import alike
+from attrcert.bounds.proved.operations.broadcasting import alike
 
 
 @dataclass(frozen=True, eq=False)
