@@ -218,16 +218,31 @@ def test_no_climb_exceeds_what_the_joint_form_proves(name: str, norm: Norm, imag
     assert reached <= upper < 0.99 * plain
 
 
+def hessian(f: Classifier, x: Tensor) -> Tensor:
+    return torch.autograd.functional.jacobian(lambda z: gradient_of(f, 0)(z).flatten(), x).reshape(9, 9)
+
+
 @NORMS
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_small_ball_gives_the_first_order_bound(name: str, norm: Norm, images) -> None:
     x, eps = images(1, 1, 3, 3), 1e-8
     f = classifier(name, seed=2)
-    H = torch.autograd.functional.jacobian(lambda z: gradient_of(f, 0)(z).flatten(), x).reshape(9, 9)
+    H = hessian(f, x)
     signs = torch.tensor(list(product((-1.0, 1.0), repeat=9)), dtype=torch.float64)
     exact = float((signs @ H).norm(dim=1).max() if norm is LINF else torch.linalg.matrix_norm(H, 2))
     slack = 1e-5 if norm is L2 else 0.2533  # sqrt(pi/2) at most, by Nesterov
     assert exact * (1 - 1e-6) <= float(bound(f, x, eps, norm)[0]) / eps <= exact * (1 + slack)
+
+
+@pytest.mark.parametrize("curve", [Square, Power])
+def test_halving_a_bend_is_seen(curve: type, images, monkeypatch) -> None:
+    x, eps = images(1, 1, 3, 3), 1e-8
+    f = classifier("layer norm", seed=2)
+    exact = float(torch.linalg.matrix_norm(hessian(f, x), 2))
+    assert float(bound(f, x, eps, L2)[0]) / eps == pytest.approx(exact, rel=1e-5)
+    whole = curve.bend
+    monkeypatch.setattr(curve, "bend", lambda self, z: whole(self, z) / 2)
+    assert float(bound(f, x, eps, L2)[0]) / eps != pytest.approx(exact, rel=1e-2)
 
 
 @NORMS
@@ -255,6 +270,18 @@ def test_every_enclosure_of_the_proof_holds_at_random_points(name: str, norm: No
 
 
 # rounding
+
+
+def test_many_norms_one_after_the_other_leave_the_bound_its_digits(images) -> None:
+    """Moduli of paths grow tenfold in each, and the bound would not be a number that says anything."""
+    layers = [part for _ in range(8) for part in (nn.Linear(9, 9), nn.LayerNorm(9), nn.GELU())]
+    network = nn.Sequential(nn.Flatten(), *layers, nn.Linear(9, 2)).double().eval().requires_grad_(False)
+    rng = torch.Generator().manual_seed(0)
+    for part in network.parameters():
+        part.data = torch.randn(part.shape, generator=rng, dtype=torch.float64) / 3 + (part.ndim == 1)
+    f, x, eps = Classifier(network), images(1, 1, 3, 3), 1e-9
+    exact = float(torch.linalg.matrix_norm(hessian(f, x), 2))
+    assert exact * (1 - 1e-6) <= float(bound(f, x, eps, L2)[0]) / eps <= 1.01 * exact
 
 
 def test_a_norm_of_large_numbers_that_cancel_is_not_taken_for_exact(images) -> None:

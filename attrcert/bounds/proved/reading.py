@@ -87,7 +87,8 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
             graph = reader.trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
         raise ModelError(
-            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: it needs affine layers and smooth activations",
+            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: "
+            "it needs affine layers, norms and smooth activations",
             hint=f"in a plain forward, without loops or conditions on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
