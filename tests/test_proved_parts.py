@@ -17,7 +17,17 @@ from torch.nn import functional as F
 from attrcert.bounds.proved import curves
 from attrcert.bounds.proved.building import Building
 from attrcert.bounds.proved.curves import Curve, Elu, Gelu, Range, Sigmoid, Silu, Softplus, Tanh
-from attrcert.bounds.proved.operations import convolution, linear, moving, pooling, scaling
+from attrcert.bounds.proved.operations import (
+    broadcasting,
+    convolution,
+    joining,
+    linear,
+    moving,
+    normalising,
+    pooling,
+    products,
+    scaling,
+)
 from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws
 from attrcert.errors import ModelError
@@ -150,7 +160,7 @@ def samples() -> dict[str, tuple[tuple[int, ...], Any]]:
         "convolution": ((2, 5, 4), lambda b, x: convolution.convolution(b, x, normal(4, 2, 3, 2), normal(4), 2, 1)),
         "grouped": ((4, 5, 5), lambda b, x: convolution.convolution(b, x, normal(6, 2, 2, 2), None, 1, 0, 2, 2)),
         "scaling": ((2, 3), lambda b, x: scaling.scaled(b, x, normal(2, 1), normal(1, 2, 3))),
-        "division": ((4,), lambda b, x: scaling.divided(b, x, normal(4))),
+        "division": ((4,), lambda b, x: products.divided(b, x, normal(4))),
         "negation": ((4,), scaling.negated),
         "average pool": ((2, 4, 6), lambda b, x: pooling.average_pool(b, x, 2, padding=1)),
         "adaptive pool": ((2, 5, 5), lambda b, x: pooling.adaptive_average_pool(b, x, 2)),
@@ -163,6 +173,10 @@ def samples() -> dict[str, tuple[tuple[int, ...], Any]]:
         "pad": ((2, 3, 3), lambda b, x: moving.padded(b, x, (1, 0, 2, -1))),
         "squeeze": ((1, 3), lambda b, x: moving.squeezed(b, x, 1)),
         "unsqueeze": ((3,), lambda b, x: moving.unsqueezed(b, x, 1)),
+        "placed": ((2, 3), lambda b, x: b.add(joining.Inset(2, 1, 5), x)),
+        "repeated": ((2, 1, 3), lambda b, x: broadcasting.repeated(b, x, (2, 4, 3))),
+        "centred": ((4, 2, 3), lambda b, x: b.add(normalising.Centred((-2, -1), 6), x)),
+        "centred pair": ((4, 2), lambda b, x: b.add(normalising.Centred((-1,), 2), x)),
     }
 
 
@@ -269,11 +283,6 @@ class Branching(nn.Module):
         return x.flatten(1) if x.sum() > 0 else -x.flatten(1)
 
 
-class Product(nn.Module):
-    def forward(self, x: Tensor) -> Tensor:
-        return x.flatten(1) * x.flatten(1)
-
-
 def behind(*modules: nn.Module) -> nn.Sequential:
     return nn.Sequential(*modules, nn.Flatten())
 
@@ -291,8 +300,14 @@ def mixing(move: Callable[[Tensor], Tensor]) -> nn.Module:
 REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "max-pool": (behind(nn.MaxPool2d(2)), 5.0, "max_pool2d in 0.*average pooling instead"),
     "relu": (behind(nn.ReLU()), None, "relu in 0.*softplus"),
-    "layer norm": (behind(nn.LayerNorm(3)), 5.0, "layer_norm in 0"),
-    "group norm": (behind(nn.GroupNorm(1, 1)), 5.0, "group_norm in 0"),
+    "layer norm without eps": (behind(nn.LayerNorm(3, eps=0.0)), 5.0, "a norm with eps 0.0 in 0.*use eps > 0"),
+    "layer norm of pixels": (behind(nn.LayerNorm((1, 1))), 5.0, r"a norm over \(1, 1\) of samples of shape"),
+    "norm of one": (behind(nn.Flatten(), nn.Linear(9, 1), nn.LayerNorm(1)), 5.0, "a norm over single entries in 2"),
+    "instance norm": (
+        behind(nn.InstanceNorm2d(1, track_running_stats=True)),
+        5.0,
+        "an instance norm with running statistics in 0",
+    ),
     "softmax": (behind(nn.Softmax(dim=1)), 5.0, "softmax in 0"),
     "hardswish": (behind(nn.Hardswish()), 5.0, "hardswish in 0"),
     "elu": (behind(nn.ELU(alpha=2.0)), 5.0, "ELU with alpha 2"),
@@ -306,7 +321,30 @@ REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "backward hook": (hooked("backward"), 5.0, "does not follow hooks, and 0 has one"),
     "view": (Written(lambda z: z.view(-1, 3).relu_()), 5.0, "in place on a view"),
     "slice": (Written(lambda z: F.relu(z[:, :2], inplace=True).mean(1, True)), 5.0, "in place on a view"),
-    "concatenation": (mixing(lambda x: torch.cat([x, x], 1)), 5.0, "cat"),
+    "concatenation": (mixing(lambda x: torch.cat([x, x])), 5.0, "a concatenation of samples"),
+    "negative axis": (mixing(lambda x: torch.cat([x, x], -2)), 5.0, "a concatenation of samples"),
+    "stack": (mixing(lambda x: torch.stack([x, x])), 5.0, "a stack of samples"),
+    "class tokens": (mixing(lambda x: torch.cat([torch.ones(2, 1), x], 1)), 5.0, "a concatenation of samples"),
+    "unequal sizes": (mixing(lambda x: torch.cat([x[..., None], x[:, None]], 1)), 5.0, "concatenation of shapes"),
+    "other axes": (mixing(lambda x: x * x[:, :, None]), 5.0, "arithmetic of shapes .* as many axes"),
+    "unequal product": (mixing(lambda x: x[:, 1:] * x), 5.0, "arithmetic of shapes .* do not fit"),
+    "matrix product": (mixing(lambda x: x @ x.T), 5.0, "no rule for|cannot read"),
+    "matmul": (mixing(lambda x: torch.matmul(x[:, None], x[:, :, None]).flatten(1)), 5.0, "matmul"),
+    "root of what may be 0": (mixing(lambda x: torch.sqrt(x.pow(2))), 5.0, "a root or a quotient of what may be 0"),
+    "root of a difference": (
+        mixing(lambda x: torch.rsqrt(1 - x.square())),
+        5.0,
+        "a root or a quotient of what may be 0",
+    ),
+    "quotient": (mixing(lambda x: x / (x + 10)), 5.0, "a root or a quotient of what may be 0"),
+    "cube": (mixing(lambda x: x**3), 5.0, "the power 3"),
+    "exponential": (mixing(lambda x: 2.0**x), 5.0, "pow|the power"),
+    "expanded batch": (mixing(lambda x: x.expand(4, 9)), 5.0, "an expansion to"),
+    "write beside an expansion": (
+        Written(lambda z: z[:, :1].expand(-1, 3) + F.silu(z, inplace=True)),
+        5.0,
+        "in place on a view",
+    ),
     "transposition": (mixing(lambda x: x.transpose(-2, -1)), 5.0, "moves the batch"),
     "padded batch": (mixing(lambda x: F.pad(x, (0, 0, 1, -1))), 5.0, "mixes samples"),
     "first sample": (mixing(lambda x: x[..., 0:1, :]), 5.0, "mixes samples"),
@@ -314,7 +352,6 @@ REFUSED: dict[str, tuple[nn.Module, float | None, str]] = {
     "rounded division": (mixing(lambda x: torch.div(x, 2, rounding_mode="floor")), 5.0, "div, called so"),
     "named axes": (mixing(lambda x: x[:, None].squeeze(dim=1)), 5.0, "squeeze, called so"),
     "branch": (Branching(), 5.0, r"cannot read the forward of the network \(Branching\), after gt: it needs"),
-    "product": (Product(), 5.0, "a product of two results"),
     "attention": (
         nn.Sequential(nn.Flatten(1, 2), nn.TransformerEncoderLayer(3, 1)),
         5.0,

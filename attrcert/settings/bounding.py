@@ -33,8 +33,8 @@ class Theorems(Settings):
     )
     proved: bool = setting(
         False,
-        "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers and smooth activations "
-        "(l2, linf). Slower: it forms d x d matrices.", METHOD, basic=True,
+        "Also bound the change for every perturbation in the ball, in float64, for networks of affine layers, norms and smooth "
+        "activations (l2, linf). Slower: it forms d x d matrices.", METHOD, basic=True,
     )  # fmt: skip
     proved_effort: int = setting(
         16, "Steps of the search for the closest proved bound, of each sample and eps; 0: the secant and interval bounds alone.",

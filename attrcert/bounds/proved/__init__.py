@@ -1,1 +1,1 @@
-"""Bounds of attributions that hold for every perturbation of a ball, for networks of affine maps and smooth activations."""
+"""Bounds of attributions that hold for every perturbation of a ball: networks of affine maps, norms, products and smooth activations."""

@@ -24,7 +24,7 @@ from attrcert.bounds.proved.cases import joined, put, taken
 from attrcert.bounds.proved.form import Parts, parts
 from attrcert.bounds.proved.joint import Whole, proved
 from attrcert.bounds.proved.network import Network
-from attrcert.bounds.proved.paths import Path, path
+from attrcert.bounds.proved.nodes import Path, path
 from attrcert.bounds.proved.point import at_points
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.search import Found, searched

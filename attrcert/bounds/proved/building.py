@@ -1,6 +1,6 @@
 """A network under construction: steps are added one by one, and results are known by reference."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -36,6 +36,7 @@ class Building:
     device: torch.device
     beta: float | None = None
     steps: list[Step] = field(default_factory=list)
+    tried: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.steps.append(Step((), self.shape))
@@ -47,6 +48,16 @@ class Building:
     def sample(self, ref: Ref) -> Tensor:
         """A batch of one of the reference's shape."""
         return torch.zeros(1, *ref.shape, dtype=torch.float64, device=self.device)
+
+    def seen(self, ref: Ref) -> Tensor:
+        """A result at an image of noise and at one beside it: of what size it is."""
+        if not self.tried:
+            rng = torch.Generator().manual_seed(0)
+            image, noise = torch.rand(2, 1, *self.shape, generator=rng, dtype=torch.float64).to(self.device)
+            self.tried.append(torch.cat([image, image + (noise - 0.5) / 8]))
+        for step in self.steps[len(self.tried) : ref.step + 1]:
+            self.tried.append(step.value([self.tried[i] for i in step.inputs]))
+        return self.tried[ref.step]
 
     def add(self, operation: Operation, input: Ref) -> Ref:
         """An operation on every sample for itself; it is tried on three."""
@@ -65,14 +76,18 @@ class Building:
     def activate(self, curve: Curve, input: Ref) -> Ref:
         return self._append(Step((input.step,), input.shape, curve=curve))
 
-    def sum(self, first: Ref, second: Ref) -> Ref:
-        if first.shape != second.shape:
-            raise Unsupported(f"a sum of shapes {first.shape} and {second.shape}", "give both the same shape")
-        return self._append(Step((first.step, second.step), first.shape))
+    def sum(self, first: Ref, *others: Ref) -> Ref:
+        return self._append(Step((first.step, *(other.step for other in others)), first.shape))
 
     def network(self, output: Ref) -> Network:
-        """What leads to the output; the steps after it are not needed."""
-        return Network(tuple(self.steps[: output.step + 1]))
+        """What leads to the output."""
+        needed = {0, output.step}
+        for number in range(output.step, 0, -1):
+            if number in needed:
+                needed.update(self.steps[number].inputs)
+        order = {old: new for new, old in enumerate(sorted(needed))}
+        steps = (self.steps[old] for old in order)
+        return Network(tuple(replace(step, inputs=tuple(order[i] for i in step.inputs)) for step in steps))
 
     def _append(self, step: Step) -> Ref:
         self.steps.append(step)

@@ -9,6 +9,9 @@ Only s' must be Lipschitz: ELU (alpha 1), whose s'' jumps, is among them.
 Notation: value s, slope s', bend s''; `turns` are the zeros of s'', where s' turns, `flexes` those of s''', where s'' turns (and the
 jumps of s''); `quickest` is at least |s'''| over the largest |s''|, `jump` is how far s'' jumps at 0.
 
+A curve with flexes has |s'| <= `STEEPEST`. One without (`powers`) may be as steep and as bent as it likes elsewhere: what is asked of it
+is asked near z, where |s'''| <= quickest |s''|.
+
 z itself may be off: ranges then are those of all points within `off` of it.
 """
 
@@ -24,7 +27,7 @@ from torch import Tensor
 Vector = Float[Tensor, "b ..."]
 Function = Callable[[Tensor], Tensor]
 CANCELLATION = 8 * torch.finfo(torch.float64).eps  # of either value, in a difference of two
-STEEPEST = 1.13  # at least |s'| of every curve
+STEEPEST = 1.13  # at least |s'| of every curve with flexes
 
 
 class Curve(Protocol):
@@ -96,7 +99,7 @@ def bends(curve: Curve, z: Vector, r: Vector, off: Vector | float = 0.0) -> Rang
     left, right = (_one_side(curve.slope, curve.bend, curve.flexes, z, t) for t in (-r, r))
     from_z = left.join(right)
     whole = extent(curve.bend, curve.flexes, *_reached(z, r, off))
-    third = curve.quickest * sharpest(curve, z)
+    third = curve.quickest * sharpest(curve, z, off)
     crossed = curve.jump / (z.abs() - off).clamp_min(torch.finfo(z.dtype).tiny)  # share of t on which s'' jumps
     return from_z.widened((off * (third + crossed)).nan_to_num(0.0, torch.inf)).meet(whole.join(from_z))
 
@@ -106,9 +109,24 @@ def largest_bend(curve: Curve, z: Vector, r: Vector) -> Vector:
     return extent(curve.bend, curve.flexes, *_reached(z, r, 0.0)).largest
 
 
-def sharpest(curve: Curve, like: Tensor) -> Tensor:
-    """The largest |s''|."""
-    return curve.bend(like.new_tensor(curve.flexes)).abs().max()
+def sharpest(curve: Curve, z: Vector, off: Vector | float = 0.0) -> Tensor:
+    """The largest |s''|: of all, or within `off` of z where there are no flexes."""
+    if not curve.flexes:
+        return extent(curve.bend, (), *_reached(z, torch.zeros_like(z), off)).largest
+    return curve.bend(z.new_tensor(curve.flexes)).abs().max()
+
+
+def steepest(curve: Curve, z: Vector, r: Vector) -> Vector | float:
+    """At least |s'| within r of z."""
+    return STEEPEST if curve.flexes else slopes(curve, z, r).largest
+
+
+def blurred(curve: Curve, z: Vector, off: Vector) -> Vector:
+    """About how much of the largest |s''| an error of z takes; of |s''(z)| where there are no flexes."""
+    if curve.flexes:
+        return curve.quickest * off
+    bend = extent(curve.bend, (), *_reached(z, torch.zeros_like(z), off))
+    return (bend.high - bend.low) / bend.largest
 
 
 def _reached(z: Vector, r: Vector, off: Vector | float) -> tuple[Vector, Vector]:

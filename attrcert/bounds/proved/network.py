@@ -63,6 +63,12 @@ class Step:
     def lost(self) -> Tensor | float:
         return 0.0 if self.operation is None else self.operation.lost
 
+    def value(self, given: list[Tensor]) -> Tensor:
+        """The result, from those of `inputs`."""
+        if self.curve is not None:
+            return self.curve.value(given[0])
+        return sum(given[1:], given[0]) if self.operation is None else self.operation.apply(given[0])
+
     @cached_property
     def linear(self) -> Operation:
         """The operation without its bias."""
@@ -110,11 +116,7 @@ class Network:
         """The result of every step."""
         found = [x]
         for step in self.steps[1:]:
-            parts = [found[i] for i in step.inputs]
-            if step.curve is not None:
-                found.append(step.curve.value(parts[0]))
-            else:
-                found.append(sum(parts[1:], parts[0]) if step.operation is None else step.operation.apply(parts[0]))
+            found.append(step.value([found[i] for i in step.inputs]))
         return found
 
     def pull(self, start: int, given: Carried | None, bend: AtActivation) -> Carried | None:

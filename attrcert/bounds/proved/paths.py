@@ -1,43 +1,52 @@
-"""Attributions that are linear in gradients, as nodes with weights: sum_k w_k grad f(b + a_k D), times D where they have that factor."""
+"""What rounding may take of products of Jacobians: moduli of paths, from the input and from the activations before.
 
-from dataclasses import dataclass
+`whole`: row i of dz/dx has at most this sum of moduli over all paths from the input, with any slopes over the ball, and with any secants
+from its centre, which are means of them. It grows with every layer, where the Jacobian does not.
+
+`near`: a row u of dz/dx is computed from its end, and what is off at a step by e adds e D to the row's product with delta, D the change of
+that step's values over the ball [higham2002accuracy]. D is known at the activations: so sums of moduli start there anew, at 2 |D a| and a
+little, which also covers the part of D that is not C delta.
+"""
 
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.attributions.baselines import Constant
-from attrcert.attributions.gradient import Saliency
-from attrcert.attributions.input_times_gradient import InputTimesGradient
-from attrcert.attributions.integrated_gradients import IntegratedGradients
-from attrcert.errors import UsageError
-from attrcert.types import Attribution
+from attrcert.bounds.proved.curves import steepest
+from attrcert.bounds.proved.network import Network
 
 
-@dataclass(frozen=True)
-class Path:
-    """Nodes b + a_k D with weights w_k; `difference` is D, None where the attribution is the gradient itself."""
+class Paths:
+    """Takes the activations of a network one after the other; `whole` is for entries of the input of at most 1, `near` for the ball.
 
-    points: tuple[Float[Tensor, "b *shape"], ...]
-    weights: tuple[float, ...]
-    steps: tuple[float, ...]
-    difference: Float[Tensor, "b d"] | None
+    One sum serves all samples, as long as the slopes' bound is that of all.
+    """
 
+    def __init__(self, network: Network, z: dict[int, Float[Tensor, "b n"]], radius: Float[Tensor, " b"]) -> None:
+        self.network, self.z = network, z
+        self.steep: dict[int, Tensor | float] = {}
+        self.moved: dict[int, Tensor] = {}
+        ones = radius.new_ones(1, *network.steps[0].shape)
+        self.found = [(ones, radius.view(-1, *[1] * (ones.ndim - 1)) * ones)]
 
-def path(attribution: Attribution, x: Float[Tensor, "b *shape"]) -> Path:
-    """The nodes of an attribution that is linear in gradients."""
-    if isinstance(attribution, Saliency):
-        return Path((x,), (1.0,), (1.0,), None)
-    if isinstance(attribution, InputTimesGradient):
-        return Path((x,), (1.0,), (1.0,), x.flatten(1))
-    if isinstance(attribution, IntegratedGradients) and isinstance(attribution.baseline, Constant):
-        base = attribution.baseline(x)
-        nodes, weights = (part.tolist() for part in attribution.rule(x))
-        points = tuple(base + a * (x - base) for a in nodes)
-        return Path(points, tuple(weights), tuple(nodes), (x - base).flatten(1))
-    if isinstance(attribution, IntegratedGradients):
-        raise UsageError("proved bounds of integrated-gradients need a constant baseline", hint="--baseline 0 or mean")
-    raise UsageError(
-        "proved bounds are for saliency, input-x-gradient and integrated-gradients, not for "
-        + getattr(attribution, "name", "smoothed attributions"),
-        hint="--smooth uniform has a certificate of its own",
-    )
+    def learn(
+        self, i: int, moved: Float[Tensor, "b n"], error: Float[Tensor, "b n"], off: Float[Tensor, "b n"]
+    ) -> None:
+        """|D z| <= moved at activation i, and what of it is not C delta is at most moved + error more; z is off by `off`."""
+        shape = self.network.steps[i].shape
+        steep = steepest(self.network.curve(i), self.z[i], moved + off)
+        self.steep[i] = steep.view(-1, *shape) if isinstance(steep, Tensor) else steep
+        self.moved[i] = (2 * moved + error).view(-1, *shape)
+
+    def before(self, i: int) -> tuple[Float[Tensor, "c n"], Float[Tensor, "b n"]]:
+        """`whole` and `near` of the input of activation i; what is known of earlier activations is used."""
+        end = self.network.before(i)
+        for number, step in enumerate(self.network.steps[len(self.found) : end + 1], len(self.found)):
+            ways, moves = zip(*(self.found[j] for j in step.inputs), strict=True)
+            if step.curve is not None:
+                self.found.append((self.steep[number] * ways[0], self.steep[number] * self.moved[number]))
+            elif step.operation is None:
+                self.found.append((sum(ways[1:], ways[0]), sum(moves[1:], moves[0])))
+            else:
+                self.found.append((step.magnitude.apply(ways[0]), step.magnitude.apply(moves[0])))
+        whole, near = self.found[end]
+        return whole.flatten(1), near.flatten(1)

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.bounds.proved.curves import CANCELLATION, sharpest
+from attrcert.bounds.proved.digits import Computed, Digits
 from attrcert.bounds.proved.network import AtActivation, Carried, Network
 from attrcert.bounds.proved.rounding import Doubt, doubts
 
@@ -33,22 +34,44 @@ class Point:
 
 
 def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
-    point = without_jacobians(network, x, classes)
-    slope = point.slope
+    values = network.values(x)
+    point = _without_jacobians(network, values, classes)
+    slope, B = point.slope, {}
+    # moduli do for networks of curves that are nowhere steep
+    digits = None if all(network.curve(i).flexes for i in slope) else Digits(_known(point, values))
+    N: dict[int, Tensor] = {}
 
     def straight(i: int, carried: Carried | None) -> Carried | None:
-        return None if carried is None else Carried(slope[i][:, None] * carried.centre)
+        if carried is None:
+            return None
+        if digits is not None:
+            N[i] = carried.centre
+        return Carried(slope[i][:, None] * carried.centre)
 
-    B = {
-        i: torch.cat([rows(network, i, block, straight) for block in unit_rows(network, i, len(x), like=x)], dim=1)
-        for i in slope
-    }
-    return replace(point, B=B, overlaps={})
+    for i in slope:
+        parts: list[Tensor] = []
+        for units in unit_rows(network, i, len(x), like=x):
+            N.clear()
+            parts.append(rows(network, i, units, straight))
+            if digits is not None:
+                digits.learn(i, sum(part.shape[1] for part in parts[:-1]), parts[-1], N)
+        B[i] = torch.cat(parts, dim=1)
+        if digits is not None:
+            digits.finish(i)
+    return replace(point, B=B, overlaps={}, doubt=point.doubt if digits is None else digits.doubt(B))
+
+
+def _known(point: Point, values: list[Tensor]) -> Computed:
+    return Computed(point.network, values, point.slope, point.F, point.explained, point.doubt)
 
 
 def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
     """The same without B, which is most of the work."""
-    values = network.values(x)
+    return _without_jacobians(network, network.values(x), classes)
+
+
+def _without_jacobians(network: Network, values: list[Tensor], classes: Int64[Tensor, " b"]) -> Point:
+    x = values[0]
     z = {i: values[network.before(i)].flatten(1) for i in network.curves}
     slope = {i: network.curve(i).slope(z[i]) for i in z}
     F = {i: torch.zeros_like(z[i]) for i in z}
@@ -74,7 +97,7 @@ def second_blur(point: Point, v: Float[Tensor, "b d"]) -> Float[Tensor, "b d"]:
         return point.slope[i][:, None] * t
 
     def backwards(i: int, carried: Carried | None) -> Carried:
-        here = CANCELLATION * sharpest(network.curve(i), moved[i]) * point.F[i].abs()[:, None] * moved[i]
+        here = (CANCELLATION * sharpest(network.curve(i), point.z[i]) * point.F[i].abs())[:, None] * moved[i]
         return Carried(here if carried is None else here + point.slope[i].abs()[:, None] * carried.centre)
 
     network.push(v[:, None], forwards)

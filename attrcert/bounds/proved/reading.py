@@ -1,7 +1,6 @@
 """A classifier read with torch.fx into the intermediate form; what has no rule is refused by name.
 
-`FUNCTIONS`, `METHODS` and `MODULES` are the rules: a new operation is a file in `operations` and a line here. ReLUs and their kin become
-the softplus twins that the classifier runs them as.
+The rules are in `rules`. ReLUs and their kin become the softplus twins that the classifier runs them as.
 """
 
 import inspect
@@ -12,13 +11,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
-from torch.nn import functional as F
 
 from attrcert.bounds.proved.building import SMOOTHER, Building, Ref, Unsupported
-from attrcert.bounds.proved.curves import Sigmoid, Silu, Tanh
 from attrcert.bounds.proved.network import Network
-from attrcert.bounds.proved.operations import activations, convolution, linear, moving, pooling, scaling
+from attrcert.bounds.proved.operations import activations, scaling
 from attrcert.bounds.proved.operations.activations import ReadingRule
+from attrcert.bounds.proved.rules import FOREIGN, FUNCTIONS, METHODS, MODULES
 from attrcert.errors import ModelError
 from attrcert.networks.classifier import Classifier
 from attrcert.networks.outputs import entry
@@ -89,7 +87,8 @@ def read_network(f: Classifier, shape: tuple[int, ...], device: torch.device) ->
             graph = reader.trace(f.network)
     except Exception as error:  # the tracer runs the network's own code, which may raise anything
         raise ModelError(
-            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: it needs affine layers and smooth activations",
+            f"the proved bound cannot read the forward of {_reached(reader, f.network)}: "
+            "it needs affine layers, norms and smooth activations",
             hint=f"in a plain forward, without loops or conditions on tensors; {SMOOTHER}",
         ) from error
     return building.network(_picked(_interpreted(graph, f.network, building, pixels), f.output))
@@ -163,7 +162,9 @@ def _rule(node: fx.Node, root: nn.Module) -> ReadingRule | None:
     if node.op == "call_module":
         module = root.get_submodule(str(node.target))
         return partial(_with_module, MODULES[type(module)], module)
-    return METHODS.get(node.target) if node.op == "call_method" else FUNCTIONS.get(node.target)
+    if node.op == "call_method":
+        return METHODS.get(node.target)
+    return FUNCTIONS.get(node.target) or FOREIGN.get(f"{getattr(node.target, '__module__', None)}.{_name(node)}")
 
 
 def _with_module(rule: ReadingRule, module: nn.Module, building: Building, *args: Any, **kwargs: Any) -> Any:
@@ -205,96 +206,3 @@ def _picked(output: Any, wanted: str | None) -> Ref:
     if not isinstance(output, Ref) or len(output.shape) != 1:
         raise ModelError("the proved bound needs logits of shape (batch, classes) as the output", hint="use --output")
     return output
-
-
-def _size(building: Building, input: Ref, dim: int | None = None) -> Any:
-    size = torch.Size((1, *input.shape))
-    return size if dim is None else size[dim]
-
-
-def _attribute(building: Building, input: Ref, name: str) -> Any:
-    known = {"shape": torch.Size((1, *input.shape)), "ndim": len(input.shape) + 1, "device": building.device}
-    if name not in known:
-        raise Unsupported(f"the attribute {name} of a result", "only shape, ndim and device are known")
-    return known[name]
-
-
-MODULES: dict[type, ReadingRule] = {
-    nn.BatchNorm1d: scaling.batch_norm,
-    nn.BatchNorm2d: scaling.batch_norm,
-    nn.Identity: lambda building, module, input: input,
-}
-FUNCTIONS: dict[Any, ReadingRule] = {
-    F.linear: linear.linear,
-    torch.conv2d: convolution.convolution,
-    F.conv2d: convolution.convolution,
-    F.avg_pool2d: pooling.average_pool,
-    F.adaptive_avg_pool2d: pooling.adaptive_average_pool,
-    torch.mean: pooling.mean,
-    torch.flatten: moving.flatten,
-    torch.reshape: moving.view,
-    torch.squeeze: moving.squeezed,
-    torch.unsqueeze: moving.unsqueezed,
-    torch.permute: moving.permuted,
-    torch.transpose: moving.transposed,
-    operator.getitem: moving.item,
-    F.pad: moving.padded,
-    operator.add: scaling.added,
-    operator.iadd: activations.in_place(scaling.added),
-    operator.isub: activations.in_place(scaling.subtracted),
-    operator.imul: activations.in_place(scaling.multiplied),
-    operator.itruediv: activations.in_place(scaling.divided),
-    torch.add: scaling.added,
-    operator.sub: scaling.subtracted,
-    torch.sub: scaling.subtracted,
-    operator.mul: scaling.multiplied,
-    torch.mul: scaling.multiplied,
-    operator.truediv: scaling.divided,
-    torch.div: scaling.divided,
-    operator.neg: scaling.negated,
-    F.softplus: activations.softplus,
-    torch.sigmoid: activations.activation(Sigmoid()),
-    F.sigmoid: activations.activation(Sigmoid()),
-    torch.tanh: activations.activation(Tanh()),
-    F.tanh: activations.activation(Tanh()),
-    F.gelu: activations.gelu,
-    F.silu: activations.activation(Silu()),
-    F.elu: activations.elu,
-    F.relu: activations.relu,
-    torch.relu: activations.relu,
-    torch.relu_: activations.relu_,
-    F.relu6: activations.relu6,
-    F.hardtanh: activations.hardtanh,
-    F.leaky_relu: activations.leaky_relu,
-    F.prelu: activations.prelu,
-    torch.prelu: activations.prelu,
-    torch.clamp: activations.clamp,
-    torch.clamp_min: activations.clamp,
-    F.dropout: activations.dropout,
-    F.dropout2d: activations.dropout,
-    getattr: _attribute,
-}
-METHODS: dict[Any, ReadingRule] = {
-    "flatten": moving.flatten,
-    "view": moving.view,
-    "reshape": moving.view,
-    "squeeze": moving.squeezed,
-    "unsqueeze": moving.unsqueezed,
-    "permute": moving.permuted,
-    "transpose": moving.transposed,
-    "mean": pooling.mean,
-    "add": scaling.added,
-    "sub": scaling.subtracted,
-    "mul": scaling.multiplied,
-    "div": scaling.divided,
-    "relu": activations.relu,
-    "relu_": activations.relu_,
-    "clamp": activations.clamp,
-    "clamp_min": activations.clamp,
-    "sigmoid": activations.activation(Sigmoid()),
-    "tanh": activations.activation(Tanh()),
-    "contiguous": lambda building, input: moving.reshaped(building, input, Tensor.contiguous),
-    "clone": activations.copied,
-    "size": _size,
-    "dim": lambda building, input: len(input.shape) + 1,
-}

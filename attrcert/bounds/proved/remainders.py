@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.curves import CANCELLATION, STEEPEST, Curve, Vector, extent
+from attrcert.bounds.proved.curves import CANCELLATION, Curve, Vector, extent, steepest
 
 CELLS, RATIO = 20, 1.25  # on either side, each so much longer than the one before it
 
@@ -71,7 +71,8 @@ def remainder(curve: Curve, z: Vector, r: Vector) -> Remainder:
     far = at + signed
     there = curve.value(far)
     value = there - s - slope * signed
-    blur = CANCELLATION * (there.abs() + s.abs() + (slope.abs() + STEEPEST) * t + at.abs())
+    steep = (steepest(curve, z, r) + torch.zeros_like(z))[:, :, None, None]
+    blur = CANCELLATION * (there.abs() + s.abs() + slope.abs() * t + steep * (t + at.abs()))
     blur = torch.where(t == 0, 0.0, blur)
     moved = CANCELLATION * (at.abs() + t)
     inner, outer = far[..., :-1], far[..., 1:]

@@ -5,7 +5,7 @@ order. Carried through the steps with the moduli of their weights this bounds th
 |s''| nearby times that, and F by the same sums on the way back. Where weights cancel, the moduli do not: that is where digits are lost.
 
 Products of Jacobians are not carried one by one. Row i of dz/dx, with any slopes of the activations, is a sum over paths from the input;
-all roundings on the way are at most `unit` times the sum of the paths' moduli, which is `paths` (for unit entries of the input).
+all roundings on the way are at most `unit` times the sum of the paths' moduli (`paths`).
 
 Rounding in the curves themselves is taken as a few u of their values.
 """
@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.curves import STEEPEST, largest_bend
+from attrcert.bounds.proved.curves import blurred, largest_bend, steepest
 from attrcert.bounds.proved.network import Network
 
 EPS = torch.finfo(torch.float64).eps  # 2 u
@@ -26,18 +26,19 @@ TWICE = 4  # both factors of a product of Jacobians, and the product
 
 @dataclass(frozen=True)
 class Doubt:
-    """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|, and the sums of moduli of the paths to it;
-    `gradient` is that of the whole gradient.
+    """By the number of the activation: |z - computed|, |s'(z) - computed|, |F - computed|; `gradient` is that of the whole gradient.
 
-    `unit` is what all roundings of a path together may take, as a share of its modulus; `share` how much of the width of a curve's bends
-    the error of z is, at most: what the second derivative's relative error is about.
+    `paths` has the sums of moduli of the paths to each activation over a ball, `near` those from the activations before it (`paths`), as
+    far as they are known. `unit` is what all roundings of a path together may take, as a share of its modulus; `share` how much of the
+    width of a curve's bends the error of z is, at most: what the second derivative's relative error is about.
     """
 
     z: dict[int, Float[Tensor, "b n"]]
     slope: dict[int, Float[Tensor, "b n"]]
     F: dict[int, Float[Tensor, "b n"]]
     gradient: Float[Tensor, "b d"]
-    paths: dict[int, Float[Tensor, "1 m"]]
+    paths: dict[int, Float[Tensor, "c m"]]
+    near: dict[int, Float[Tensor, "b m"]]
     unit: float
     share: Float[Tensor, " b"]
 
@@ -49,37 +50,34 @@ def doubts(
     one: Float[Tensor, "b k"],
 ) -> Doubt:
     """From the computed values of all steps, and the unit vectors of the explained logits."""
-    error, paths = _forward(network, values)
+    error = _forward(network, values)
     z = {i: error[network.before(i)].flatten(1) for i in network.curves}
     known = {i: values[network.before(i)].flatten(1) for i in network.curves}
     off = {i: largest_bend(network.curve(i), known[i], z[i]) * z[i] + FEW * EPS * slope[i].abs() for i in z}
     unit = TWICE * EPS * sum(step.terms + FEW for step in network.steps)
     share = torch.zeros_like(values[0].flatten(1)[:, 0])
     for i in z:
-        share = torch.maximum(share, network.curve(i).quickest * z[i].amax(dim=1))
+        share = torch.maximum(share, blurred(network.curve(i), known[i], z[i]).amax(dim=1))
     F, gradient = _backward(network, slope, off, one)
-    return Doubt(z, off, F, gradient, {i: paths[network.before(i)].flatten(1) for i in z}, unit, share)
+    return Doubt(z, off, F, gradient, {}, {}, unit, share)
 
 
-def _forward(network: Network, values: list[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-    """Of every step: the error of its values, and the sums of moduli of the paths to it."""
-    # a point between a baseline in [0, 1] and an image has been rounded
-    error, paths = [EPS * (1 + values[0].abs())], [torch.ones_like(values[0][:1])]
+def _forward(network: Network, values: list[Tensor]) -> list[Tensor]:
+    """The error of the values of every step."""
+    error = [EPS * (1 + values[0].abs())]  # a point between a baseline in [0, 1] and an image has been rounded
     for step, value in zip(network.steps[1:], values[1:], strict=True):
-        errors, ways = ([part[i] for i in step.inputs] for part in (error, paths))
+        errors = [error[i] for i in step.inputs]
         if step.curve is not None:
-            argument = errors[0] + FEW * EPS * values[step.inputs[0]].abs()
-            error.append(STEEPEST * argument + FEW * EPS * value.abs())
-            paths.append(STEEPEST * ways[0])
+            z = values[step.inputs[0]]
+            argument = errors[0] + FEW * EPS * z.abs()
+            error.append(steepest(step.curve, z, argument) * argument + FEW * EPS * value.abs())
         elif step.operation is not None:
             magnitude, given = step.magnitude, values[step.inputs[0]].abs()
             rounded = (step.terms + FEW) * EPS
             error.append(magnitude.apply(errors[0]) + rounded * (magnitude.apply(given) + value.abs()) + step.lost)
-            paths.append(magnitude.apply(ways[0]))
         else:
             error.append(sum(errors[1:], errors[0]) + FEW * EPS * value.abs())
-            paths.append(sum(ways[1:], ways[0]))
-    return error, paths
+    return error
 
 
 def _summed(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:

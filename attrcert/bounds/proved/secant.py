@@ -21,7 +21,7 @@ The errors are sums of B_l^T (q_l - centre) D z_l and R_m^T e_m, R_m the Jacobia
 Cauchy-Schwarz with weights, |sum_j u_j w_j v_j| <= |sqrt(w) u| |sqrt(w) v|, by norms that are proved, or row by row.
 
 z, s'(z), F and the products of matrices are known up to rounding (`rounding`). Secants and F are taken over all that they may be; the slope
-at x, off by ds, adds ds D F_l to (1); products with B, C and what follows from them are off by a share of their paths' moduli. The last two
+at x, off by ds, adds ds D F_l to (1); products with B, C and what follows from them are off by a share of moduli (`paths`). The last two
 are carried back to the input entry by entry (`lost`).
 
 As eps -> 0 all radii vanish and M -> H(x): in l2 the bound tends to xi_max eps, in linf to the scaled bound. Without activations
@@ -32,14 +32,15 @@ from x are half as wide as the ranges of derivatives: on third-party networks th
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.curves import Range, bends, secants, slopes
+from attrcert.bounds.proved.curves import Range, bends, secants, slopes, steepest
 from attrcert.bounds.proved.network import Carried
+from attrcert.bounds.proved.paths import Paths
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.trust import Trust
@@ -59,6 +60,8 @@ class Layer:
     kappa: Range
     slopes: Range
     together: Float[Tensor, " b"]  # at least |sqrt(rad(sigma)) D z|_2
+    rounded: Float[Tensor, "b n"]  # the part of the error that is rounding
+    passed: Float[Tensor, "b n"]  # what rounding before z takes of a, for rows that begin behind it
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ class Change:
 
     def _errors(self, scale: Float[Tensor, "b d"] | None, by: GramNorm) -> Float[Tensor, " b"]:
         total = self.reach.radius.new_zeros(len(self.reach.radius))
+        lost = self.lost
 
         def add(A: Float[Tensor, "c n d"], weights: Tensor, each: Tensor, norm: Tensor, together: Tensor) -> None:
             """|scale A^T v|_2 for |v| <= weights |D z|; `norm` is that of sqrt(weights) A scale."""
@@ -91,6 +95,7 @@ class Change:
             total = total + torch.minimum(norm * together, apart)
 
         def onwards(i: int, carried: Carried | None) -> Carried | None:
+            nonlocal lost
             layer, B, q = self.layers[i], self.point.B[i], self.q[i]
             norm = by(B, q.radius, scale)
             known: Tensor | None = norm
@@ -101,21 +106,27 @@ class Change:
             centre = q.centre[:, None] * B.mT
             if carried is not None:
                 R, spread = carried.centre.mT, layer.sigma.radius
+                near = self.point.doubt.unit * layer.sigma.centre.abs() * self.point.doubt.near[i]
+                lost = lost + times(carried.centre.abs(), near)
                 add(R, spread, layer.each, by(R, spread, scale), layer.together)
                 centre = centre + layer.sigma.centre[:, None] * carried.centre
             return Carried(centre)
 
         network = self.point.network
         network.pull(len(network.steps) - 1, None, onwards)
-        return total + length(self.lost if scale is None else self.lost * scale)
+        return total + length(lost if scale is None else lost * scale)
 
 
 def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
     """The change of the gradient over the ball around each point; `trusted`: with the ranges of `trust` where they are narrower."""
     layers: dict[int, Layer] = {}
+    point = replace(point, doubt=replace(point.doubt, paths={}, near={}))
+    paths = Paths(point.network, point.z, reach.radius)
     trust = Trust(point, reach) if trusted else None
     for i in point.network.curves:
+        point.doubt.paths[i], point.doubt.near[i] = paths.before(i)
         layers[i] = _forward(point, i, reach, layers, trust)
+        paths.learn(i, layers[i].each, layers[i].error, point.doubt.z[i])
     F, by_intervals = _intervals(point, layers)
     q: dict[int, Range] = {}
     turned: dict[int, Tensor] = {}  # at least |D F|
@@ -130,7 +141,8 @@ def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
         if carried is not None:
             centre = centre + point.slope[i][:, None] * carried.centre
         radius = q[i].centre.abs() * layer.error + q[i].radius * layer.each + point.slope[i].abs() * away
-        radius = radius + point.doubt.slope[i] * moved
+        rounded = q[i].centre.abs() * (layer.each + layer.error) + point.slope[i].abs() * moved
+        radius = radius + point.doubt.slope[i] * moved + point.doubt.unit * rounded
         return Carried(centre, radius)
 
     pulled = point.network.pull(len(point.network.steps) - 1, None, backwards)
@@ -138,52 +150,67 @@ def change(point: Point, reach: Reach, *, trusted: bool = False) -> Change:
         nothing = torch.zeros_like(point.gradient)
         return Change(point, reach, layers, q, torch.diag_embed(nothing), nothing, nothing)
     M = pulled.centre.mT.expand(len(point.gradient), -1, -1)
-    lost = _lost(point, reach, q, turned)
+    lost = _lost(point, layers, q, turned)
     each = torch.minimum(reach.each_row(M) + pulled.radius + lost, by_intervals)
     return Change(point, reach, layers, q, M, each, lost)
 
 
-def _lost(point: Point, reach: Reach, q: dict[int, Range], turned: dict[int, Tensor]) -> Float[Tensor, "b d"]:
-    """What rounding takes of each entry of the gradient's change."""
+def _lost(
+    point: Point, layers: dict[int, Layer], q: dict[int, Range], turned: dict[int, Tensor]
+) -> Float[Tensor, "b d"]:
+    """What rounding takes of each entry of the gradient's change.
+
+    What is off at z by `here` is carried back by B. `handed` is what later activations hand on through moduli: the products up to the
+    next activation are off by `unit` times that. B is off itself, by `unit` times its paths.
+    """
     doubt = point.doubt
+    total = torch.zeros_like(point.gradient)
 
     def rounded(i: int, carried: Carried | None) -> Carried | None:
-        products = doubt.unit * q[i].largest * doubt.paths[i] * reach.radius[:, None]
-        here = products + doubt.slope[i] * turned[i]
-        if carried is not None and carried.radius is not None:
-            here = here + (point.slope[i].abs() + doubt.slope[i]) * carried.radius
-        return Carried(torch.zeros_like(here)[:, None], here)
+        nonlocal total
+        layer, slope = layers[i], point.slope[i].abs()
+        handed = torch.zeros_like(slope) if carried is None or carried.radius is None else carried.radius
+        onwards = q[i].largest * (layer.each + layer.error) + slope * turned[i]
+        here = q[i].largest * (layer.rounded + doubt.unit * doubt.near[i]) + doubt.slope[i] * turned[i]
+        here = here + doubt.unit * (onwards + (slope + doubt.slope[i]) * handed)
+        beside = here + q[i].radius * layer.each + q[i].centre.abs() * layer.error
+        total = total + times(point.B[i].abs().mT, here)
+        total = total + doubt.unit * (doubt.paths[i] * beside).sum(dim=1, keepdim=True)
+        return Carried(torch.zeros_like(onwards)[:, None], onwards)
 
     network = point.network
     pulled = network.pull(len(network.steps) - 1, None, rounded)
     assert pulled is not None
     assert pulled.radius is not None
-    return pulled.radius
+    return total + doubt.unit * pulled.radius
 
 
 def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer], trust: Trust | None) -> Layer:
     """Layer i from the layers before it."""
     network, z = point.network, point.z[i]
-    parts, errors, bent = [], [], False
+    parts, errors, blurs, bent = [], [], [], False
     for units in unit_rows(network, i, len(z), like=z):
-        off = z.new_zeros(len(z), len(units))
+        off, blur = z.new_zeros(2, len(z), len(units))
 
         def centred(m: int, carried: Carried | None) -> Carried | None:
-            nonlocal off, bent
+            nonlocal off, blur, bent
             if carried is None:
                 return None
             bent = True
             N, layer = carried.centre, layers[m]
-            apart = times(N.abs(), layer.sigma.radius * layer.each)
+            moduli = N.abs()
+            apart = times(moduli, layer.sigma.radius * layer.each)
             together = times(N.square(), layer.sigma.radius).sqrt() * layer.together[:, None]
-            off = off + torch.minimum(apart, together)
+            off, blur = off + torch.minimum(apart, together), blur + times(moduli, layer.passed)
             return Carried(layer.sigma.centre[:, None] * N)
 
         parts.append(rows(network, i, units, centred))
         errors.append(off)
+        blurs.append(blur)
     # without an activation before it, C is B
-    C, error = torch.cat(parts, dim=1) if bent else point.B[i], torch.cat(errors, dim=1)
-    error = error + point.doubt.unit * point.doubt.paths[i] * reach.radius[:, None]
+    C, rounding = torch.cat(parts, dim=1) if bent else point.B[i], point.doubt.unit * point.doubt.near[i]
+    rounded = torch.cat(blurs, dim=1) + rounding
+    error = torch.cat(errors, dim=1) + rounded
     each = reach.each_row(C) + error
     if trust is not None:
         moved, apart = trust.moved(i)
@@ -192,7 +219,8 @@ def _forward(point: Point, i: int, reach: Reach, layers: dict[int, Layer], trust
     curve, off = network.curve(i), point.doubt.z[i]
     sigma = secants(curve, z, each, off)
     together = reach.weighted(C, sigma.radius, error, each)
-    return Layer(C, error, each, sigma, bends(curve, z, each, off), slopes(curve, z, each, off), together)
+    kappa, passed = bends(curve, z, each, off), steepest(curve, z, each + off) * rounding
+    return Layer(C, error, each, sigma, kappa, slopes(curve, z, each, off), together, rounded, passed)
 
 
 def _intervals(point: Point, layers: dict[int, Layer]) -> tuple[dict[int, Range], Float[Tensor, "b d"]]:

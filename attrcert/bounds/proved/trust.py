@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from attrcert.bounds.proved.curves import largest_bend
+from attrcert.bounds.proved.curves import largest_bend, steepest
 from attrcert.bounds.proved.network import Carried
 from attrcert.bounds.proved.point import Point, rows, unit_rows
 from attrcert.bounds.proved.reach import Reach
@@ -54,7 +54,7 @@ class Beyond:
 
     remainder: Remainder
     apart: Each
-    lost: Each  # what the errors of z and of s' add to the remainder
+    lost: Each  # what the errors of z and of s' add to the remainder, and rounding before z
 
 
 class Trust:
@@ -80,12 +80,12 @@ class Trust:
         curve, z, off = point.network.curve(i), point.z[i], point.doubt.z[i]
         found = remainder(curve, z, each)
         bend = largest_bend(curve, z, each + off)
-        self.known[i] = Beyond(found, apart, each * (2 * point.doubt.slope[i] + bend * off))
+        rounded = steepest(curve, z, each + off) * self._rounding(i)
+        self.known[i] = Beyond(found, apart, each * (2 * point.doubt.slope[i] + bend * off) + rounded)
 
     def _rounding(self, i: int) -> Each:
-        """Of N and B: a share of the paths, once for B and twice for each layer's remainders, which are at most |t| 2 STEEPEST."""
-        doubt = self.point.doubt
-        return (2 + 4 * len(self.known)) * doubt.unit * doubt.paths[i] * self.reach.radius[:, None]
+        """What products between activation i and those before it take of rows with B and N (`paths`)."""
+        return self.point.doubt.unit * self.point.doubt.near[i]
 
     def _rows(self, i: int, units: Float[Tensor, "k n"]) -> tuple[Each, Each]:
         """Of some neurons of activation i."""
@@ -150,6 +150,7 @@ class Trust:
             share = known.apart.square().sum(dim=1) / self.reach.each_row(self.point.B[m]).square().sum(dim=1)
             eta = share.sqrt().nan_to_num(1.0).clamp(0.02, 1.0)[:, None, None]
             beyond = (1 + 1 / eta) / 2 * omega * known.apart[:, None]
+            fixed = fixed + times(beyond, self._rounding(m))
             for p, moved in self._magnitudes(m, beyond).items():
                 weights[p] = weights[p] + moved * self.known[p].remainder.rise[:, None]
                 fixed = fixed + times(moved, self.known[p].lost)

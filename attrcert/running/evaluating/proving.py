@@ -11,7 +11,7 @@ from torch import Tensor
 from attrcert.ascent.balls import on_sphere
 from attrcert.attributions.gradient import Saliency
 from attrcert.bounds.proved.bound import ProvedBound, Prover, sample_bytes
-from attrcert.bounds.proved.paths import path
+from attrcert.bounds.proved.nodes import path
 from attrcert.bounds.proved.point import second_blur, without_jacobians
 from attrcert.bounds.proved.reading import read_network
 from attrcert.draws import Draws

@@ -104,6 +104,10 @@ def in_place(rule: ReadingRule) -> ReadingRule:
     return into
 
 
+def stochastic_depth(building: Building, input: Ref, p: float, mode: str, training: bool = True) -> Ref:
+    return dropout(building, input, p, training and p > 0)
+
+
 def dropout(building: Building, input: Ref, p: float = 0.5, training: bool = False, inplace: bool = False) -> Ref:
     if training:
         raise Unsupported("dropout in training mode", "put the network in eval mode")

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from attrcert.bounds.proved.affine import Shape, Usual
 from attrcert.bounds.proved.building import Building, Ref, Unsupported, constant, number
+from attrcert.bounds.proved.operations.broadcasting import alike
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,18 +47,6 @@ def _of_one_sample(part: Tensor, input: Ref) -> Tensor:
     return part
 
 
-def multiplied(building: Building, input: Any, other: Any) -> Ref:
-    if isinstance(input, Ref) and isinstance(other, Ref):
-        raise Unsupported("a product of two results", "only sums of activations of affine maps are bounded")
-    return scaled(building, input, other) if isinstance(input, Ref) else scaled(building, other, input)
-
-
-def divided(building: Building, input: Any, other: Any) -> Ref:
-    if not isinstance(input, Ref) or isinstance(other, Ref):
-        raise Unsupported("a division by a result", "only sums of activations of affine maps are bounded")
-    return scaled(building, input, 1 / number(other, building.device))
-
-
 def negated(building: Building, input: Ref) -> Ref:
     return scaled(building, input, -1.0)
 
@@ -67,7 +56,7 @@ def added(building: Building, input: Any, other: Any, *, alpha: float = 1.0) -> 
     if isinstance(other, Ref) and alpha != 1:
         other = scaled(building, other, alpha)
     if isinstance(input, Ref) and isinstance(other, Ref):
-        return building.sum(input, other)
+        return building.sum(*alike(building, input, other))
     if isinstance(input, Ref):
         return scaled(building, input, shift=alpha * other)
     return scaled(building, other, shift=input)
