@@ -35,7 +35,7 @@ Matrix = Float[Tensor, "_ _ _"]
 
 
 @dataclass(frozen=True)
-class Computed:
+class AsComputed:
     """A network at its points, as computed, with the older bounds; the last steps' moduli are those of `explained`."""
 
     network: Network
@@ -49,7 +49,7 @@ class Computed:
 class Digits:
     """Takes the activations of a network in their order, some rows of dz/dx at a time."""
 
-    def __init__(self, known: Computed) -> None:
+    def __init__(self, known: AsComputed) -> None:
         self.known = known
         network, values = known.network, known.values
         self.z = {i: values[network.before(i)].flatten(1) for i in network.curves}

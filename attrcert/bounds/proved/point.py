@@ -8,7 +8,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from attrcert.bounds.proved.curves import CANCELLATION, sharpest
-from attrcert.bounds.proved.digits import Computed, Digits
+from attrcert.bounds.proved.digits import AsComputed, Digits
 from attrcert.bounds.proved.network import AtActivation, Carried, Network
 from attrcert.bounds.proved.rounding import Doubt, doubts
 
@@ -38,7 +38,7 @@ def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Ten
     point = _without_jacobians(network, values, classes)
     slope, B = point.slope, {}
     # moduli do for networks of curves that are nowhere steep
-    digits = None if all(network.curve(i).flexes for i in slope) else Digits(_known(point, values))
+    digits = None if all(network.curve(i).flexes for i in slope) else Digits(_computed(point, values))
     N: dict[int, Tensor] = {}
 
     def straight(i: int, carried: Carried | None) -> Carried | None:
@@ -61,8 +61,8 @@ def at_points(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Ten
     return replace(point, B=B, overlaps={}, doubt=point.doubt if digits is None else digits.doubt(B))
 
 
-def _known(point: Point, values: list[Tensor]) -> Computed:
-    return Computed(point.network, values, point.slope, point.F, point.explained, point.doubt)
+def _computed(point: Point, values: list[Tensor]) -> AsComputed:
+    return AsComputed(point.network, values, point.slope, point.F, point.explained, point.doubt)
 
 
 def without_jacobians(network: Network, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> Point:
