@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from provable import penalties
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -94,11 +94,19 @@ def objective(network: nn.Sequential, x: Tensor, y: Tensor, recipe: dict[str, An
     return loss
 
 
+def begun(recipe: dict[str, Any]) -> nn.Module:
+    """The network before training: random weights, or those of another bundled model."""
+    body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
+    if "start" in recipe["training"]:
+        body.load_state_dict(load_file(Path(__file__).parent / recipe["training"]["start"] / "weights.safetensors"))
+    return body
+
+
 def train(recipe: dict[str, Any], data: Path) -> tuple[nn.Module, dict[str, float]]:
     """The trained network (normalisation outside it) and its measured accuracies."""
     settings = recipe["training"]
     torch.manual_seed(settings["seed"])
-    body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
+    body = begun(recipe)
     (x, y), test = parts(recipe["data"], data)
     axes = [1] * (x.ndim - 2)
     mean, std = (torch.tensor(recipe["model"][name]).view(-1, *axes) for name in ("mean", "std"))
