@@ -19,7 +19,7 @@ setup: $(VENV)/.installed ## a virtual environment with attrcert and its develop
 demo: setup ## bound, prove and attack the bundled sample with the bundled models
 	$(BIN)/attrcert bound --eps 0.1 --eps 0.25
 	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
-	$(BIN)/attrcert bound fashion-certifiable --proved --eps 0.1 --eps 0.25 --limit 4
+	$(BIN)/attrcert bound fashion-certifiable --proved --eps 0.1 --eps 0.25 --limit 2
 	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
 test: export PYTHONDONTWRITEBYTECODE :=
