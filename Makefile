@@ -16,9 +16,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 setup: $(VENV)/.installed ## a virtual environment with attrcert and its development tools
 
-demo: setup ## bound and attack the bundled sample with both bundled models
+demo: setup ## bound, prove and attack the bundled sample with the bundled models
 	$(BIN)/attrcert bound --eps 0.1 --eps 0.25
 	$(BIN)/attrcert bound fashion-adversarial --eps 0.1 --eps 0.25
+	$(BIN)/attrcert bound fashion-certifiable --proved --eps 0.1 --eps 0.25 --limit 2
 	$(BIN)/attrcert attack fashion-adversarial --eps 0.1 --eps 0.25
 
 test: export PYTHONDONTWRITEBYTECODE :=
@@ -44,6 +45,7 @@ models: setup ## train the bundled models again from DATA
 	$(BIN)/python models/sample.py $(DATA)
 	$(BIN)/python models/train.py models/fashion-natural/recipe.toml $(DATA)
 	$(BIN)/python models/train.py models/fashion-adversarial/recipe.toml $(DATA)
+	$(BIN)/python models/train.py models/fashion-certifiable/recipe.toml $(DATA)
 	$(BIN)/python models/train.py models/wine/recipe.toml $(DATA)
 
 clean: ## remove what the targets made

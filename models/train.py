@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from provable import penalties
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -69,35 +70,59 @@ def accuracy(network: nn.Module, x: Tensor, y: Tensor) -> float:
     return hits / len(y)
 
 
+class Normalised(nn.Module):
+    """The first layer of what is trained; the weights are saved without it."""
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.mean, self.std = mean, std
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.std
+
+
+def objective(network: nn.Sequential, x: Tensor, y: Tensor, recipe: dict[str, Any], done: float) -> Tensor:
+    """What a step lowers; `done` is how much of the training is over, from 0 to 1."""
+    if "adversary" in recipe:
+        x = adversarial(network, x, y, **recipe["adversary"])
+    loss = F.cross_entropy(network(x), y)
+    if "provable" in recipe:
+        about = recipe["provable"]
+        curvature, movement = penalties(network, x, y, torch.randn_like(x), floor=about["floor"], eps=about["eps"])
+        share = min(1.0, done / about["rise"])
+        loss = loss + share * (about["curvature"] * curvature.mean() + about["movement"] * movement.mean())
+    return loss
+
+
+def begun(recipe: dict[str, Any]) -> nn.Module:
+    """The network before training: random weights, or those of another bundled model."""
+    body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
+    if "start" in recipe["training"]:
+        body.load_state_dict(load_file(Path(__file__).parent / recipe["training"]["start"] / "weights.safetensors"))
+    return body
+
+
 def train(recipe: dict[str, Any], data: Path) -> tuple[nn.Module, dict[str, float]]:
     """The trained network (normalisation outside it) and its measured accuracies."""
     settings = recipe["training"]
     torch.manual_seed(settings["seed"])
-    body = BUNDLED[recipe["model"]["arch"]](**recipe["model"]["arch_args"])
+    body = begun(recipe)
     (x, y), test = parts(recipe["data"], data)
     axes = [1] * (x.ndim - 2)
     mean, std = (torch.tensor(recipe["model"][name]).view(-1, *axes) for name in ("mean", "std"))
-
-    class Normalised(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return body((x - mean) / std)
-
-    network = Normalised()
-    batches = -(-len(x) // settings["batch_size"])
+    network = nn.Sequential(Normalised(mean, std), *body.children())
+    total = settings["epochs"] * -(-len(x) // settings["batch_size"])
     optimiser = torch.optim.Adam(body.parameters(), lr=settings["learning_rate"], weight_decay=settings["weight_decay"])
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser, settings["learning_rate"], total_steps=settings["epochs"] * batches
-    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, settings["learning_rate"], total_steps=total)
+    steps = 0
     for epoch in range(settings["epochs"]):
         for picked in torch.randperm(len(x)).split(settings["batch_size"]):
-            xs, ys = x[picked], y[picked]
-            if "adversary" in recipe:
-                xs = adversarial(network, xs, ys, **recipe["adversary"])
-            loss = F.cross_entropy(network(xs), ys)
+            loss = objective(network, x[picked], y[picked], recipe, steps / total)
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
             schedule.step()
+            steps += 1
         print(f"epoch {epoch + 1}/{settings['epochs']}: last loss {loss.item():.4f}", flush=True)
     x, y = test
     measured = {"test_accuracy": accuracy(network, x, y)}
