@@ -235,7 +235,7 @@ class Prover:
             reaches = [Reach(one.to(x.device, torch.float64)[rows], self.norm) for one in eps]
             nodes = path(self.attribution, x[rows].double())
             parts.append(proved_bounds(self.network, nodes, classes[rows], reaches, draws.select(rows), effort))
-        return [_joined(part) for part in zip(*parts, strict=True)]
+        return [joined(part) for part in zip(*parts, strict=True)]
 
 
 def sample_bytes(network: Network, balls: int = 1) -> int:
@@ -252,7 +252,7 @@ def joint_bytes(network: Network) -> int:
     return 24 * largest**2 + sum(4 * size**2 for size in sizes if size <= WIDEST)
 
 
-def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:
+def joined(parts: Sequence[ProvedBound]) -> ProvedBound:
     return ProvedBound(
         torch.cat([part.upper for part in parts]),
         torch.cat([part.value for part in parts]),

@@ -1,0 +1,41 @@
+"""Which form a sample's bound has: the dense ones where their Jacobians fit into memory, the streamed one elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from attrcert.bounds.proved.bound import ProvedBound, Prover, joined, path, sample_bytes
+from attrcert.bounds.proved.network import Network
+from attrcert.bounds.proved.reach import Reach
+from attrcert.bounds.proved.streamed import streamed_bounds, streamed_bytes
+from attrcert.draws import Draws
+
+
+def least_bytes(network: Network, balls: int = 1) -> int:
+    """What a sample needs at least."""
+    return min(sample_bytes(network, balls), streamed_bytes(network, balls))
+
+
+@dataclass(frozen=True)
+class FittingProver(Prover):
+    """The streamed form takes its samples one by one, all balls of a sample together."""
+
+    def __call__(
+        self,
+        x: Float[Tensor, "b *shape"],
+        classes: Int64[Tensor, " b"],
+        eps: Sequence[Float[Tensor, " b"]],
+        draws: Draws,
+    ) -> list[ProvedBound]:
+        """Of each sample at each eps, which may differ between samples."""
+        if sample_bytes(self.network, len(eps)) <= self.memory:
+            return super().__call__(x, classes, eps, draws)
+        parts = []
+        for row in torch.arange(len(x), device=x.device).split(1):
+            reaches = [Reach(one.to(x.device, torch.float64)[row], self.norm) for one in eps]
+            nodes = path(self.attribution, x[row].double())
+            parts.append(streamed_bounds(self.network, nodes, classes[row], reaches, self.effort))
+        return [joined(part) for part in zip(*parts, strict=True)]

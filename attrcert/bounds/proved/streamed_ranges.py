@@ -1,0 +1,119 @@
+"""How far z moves over a ball, from rows of Jacobians at x that are streamed: none is held.
+
+With the slopes at x and rem(t) = s(z+t) - s(z) - s'(z) t, D z_l = t_l obeys t_l = B_l delta + e_l, e_l = sum_{m<l} N_lm rem(t_m), exactly.
+The remainders of a neuron lie in [-down, up] over its range, so from the first layer to the last
+
+    |e_l| <= sum |N_lm| (up + down) / 2 + |sum N_lm (up - down) / 2|,        |t_l| <= |B_l delta| + |e_l|.
+
+Rounding: N and B are those of the slopes as they were computed. z and the rows of B are off by local errors that go through N as
+remainders do: they are columns of weights too (`streams`). A ball costs a column, so that many balls share the rows.
+
+Departures: `trust` maximises tangent and remainders together, which is closer where the ball is large, and holds B.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from attrcert.bounds.proved.curves import STEEPEST, largest_bend
+from attrcert.bounds.proved.network import Network
+from attrcert.bounds.proved.reach import Reach
+from attrcert.bounds.proved.remainders import remainder
+from attrcert.bounds.proved.rounding import EPS, FEW
+from attrcert.bounds.proved.streams import SMALLEST, Columns, Streams
+
+BESIDE = 2  # columns before those of the balls: of the errors of B and of z
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Of an activation: |e| <= apart and |t| <= each over the balls, a column each; norms of the rows of B, and at least those that the
+    affine operations before it make of earlier ones by moduli; the errors of B in float64, of z and of s'.
+    """
+
+    apart: Columns
+    each: Columns
+    rows: Float[Tensor, " n"]
+    spread: Float[Tensor, " n"]
+    lost: Float[Tensor, " n"]
+    off: Float[Tensor, " n"]
+    slope_off: Float[Tensor, " n"]
+
+
+def moved_over(streams: Streams, values: list[Tensor], reaches: Sequence[Reach]) -> dict[int, Moved]:
+    """By the number of the activation, from the computed values of all steps."""
+    network, forwards = streams.network, _Forwards(streams, values, reaches)
+    given = torch.zeros(1, 1 + BESIDE + len(reaches), network.inputs).to(forwards.radius)
+    given[0, 0] = 1.0  # the rows of the identity
+    network.magnitude.push(given, forwards.bend, end=max(network.curves))
+    return forwards.found
+
+
+class _Forwards:
+    """From the first activation to the last."""
+
+    def __init__(self, streams: Streams, values: list[Tensor], reaches: Sequence[Reach]) -> None:
+        self.streams = streams
+        self.z = {i: values[streams.network.before(i)].flatten(1) for i in streams.slope}
+        self.order = reaches[0].norm.dual
+        self.radius = torch.cat([reach.radius for reach in reaches])
+        self.rounded = local_errors(streams.network, values)
+        self.found: dict[int, Moved] = {}
+        self.weights: dict[int, Columns] = {}
+        self.signed: dict[int, Columns] = {}
+        self.least: Tensor | float = 0.0
+
+    def bend(self, i: int, moduli: Tensor) -> Tensor:
+        """The rows of B and every column, by moduli from the activations before; returns what goes on."""
+        streams, slope = self.streams, self.streams.slope[i][0].abs()
+        spread, columns = moduli[0, 0], moduli[0, 1:].mT
+        gamma = streams.gamma[streams.network.before(i)]
+        total, either, length = streams.sums(i, self.weights, self.signed, self.order)
+        self.least = self.least + SMALLEST * columns.sum(dim=0)
+        total = total + 2 * gamma * columns + self.least  # twice: of the moduli, and of the signed sum
+        lost = total[:, 0] + gamma * spread
+        off, rows = total[:, 1] + self.rounded[i], length + lost
+        apart = total[:, BESIDE:] + either
+        each = self.radius * rows[:, None] + apart
+        bend = largest_bend(streams.network.curve(i), self.z[i], off[None])[0]
+        slope_off = bend * off + FEW * EPS * slope
+        self.found[i] = Moved(apart, each, rows, spread, lost * streams.exact, off, slope_off)
+        up, down = self.remainders(i)
+        z = (bend * off / 2 + FEW * EPS * slope) * off + slope * self.rounded[i] + self.rounded_curve(i)
+        weights = torch.stack([gamma * slope * spread, z, *((up + down) / 2).mT], dim=1)
+        self.weights[i], self.signed[i] = weights + 2 * gamma * slope[:, None] * columns, (up - down) / 2
+        return torch.cat([(slope * rows)[:, None], slope[:, None] * total + weights], dim=1).mT[None]
+
+    def rounded_curve(self, i: int) -> Float[Tensor, " n"]:
+        z = self.z[i]
+        return FEW * EPS * (STEEPEST * z.abs() + self.streams.network.curve(i).value(z).abs())[0]
+
+    def remainders(self, i: int) -> tuple[Columns, Columns]:
+        """The largest of either sign, with what the errors of z and s' add."""
+        curve, z, known = self.streams.network.curve(i), self.z[i], self.found[i]
+        sides = []
+        for r in known.each.mT[:, None]:
+            found = remainder(curve, z, r)
+            unsure = r * (2 * known.slope_off + largest_bend(curve, z, r + known.off) * known.off)
+            sides.append(torch.cat([found.up.largest, found.down.largest]) + unsure)
+        up, down = torch.stack(sides, dim=2)
+        return up, down
+
+
+def local_errors(network: Network, values: list[Tensor]) -> dict[int, Float[Tensor, " n"]]:
+    """What the operations since the last activations leave open of each activation's input: the roundings of every one of them."""
+    error, found = [EPS * (1 + values[0].abs())], {}  # a point between a baseline and an image has been rounded
+    for i, (step, value) in enumerate(zip(network.steps[1:], values[1:], strict=True), 1):
+        before = [error[j] for j in step.inputs]
+        if step.curve is not None:
+            found[i] = before[0].flatten()
+            error.append(torch.zeros_like(value))
+        elif step.operation is not None:
+            sizes = step.magnitude.apply(values[step.inputs[0]].abs()) + value.abs()
+            error.append(step.magnitude.apply(before[0]) + (step.terms + FEW) * EPS * sizes + step.lost)
+        else:
+            error.append(sum(before[1:], before[0]) + FEW * EPS * value.abs())
+    return found
