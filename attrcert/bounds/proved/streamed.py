@@ -67,6 +67,8 @@ def streamed_bounds(
     kind: torch.dtype | None = None,
 ) -> list[ProvedBound]:
     """Of one sample, over each of several balls of one norm; `kind` is the precision that rows are streamed in."""
+    if not network.curves:
+        return [_straight(network, nodes, classes, reach) for reach in reaches]
     at = []
     for z, w, a in zip(nodes.points, nodes.weights, nodes.steps, strict=True):
         kind = kind or fast_precision(z)
@@ -74,8 +76,6 @@ def streamed_bounds(
     mean = sum((one.weight * one.point.gradient for one in at), torch.zeros_like(nodes.points[0].flatten(1)))
     beside = None if nodes.difference is None else mean
     wholes = [Whole(tuple(one.node(k) for one in at), nodes.difference, beside) for k in range(len(reaches))]
-    if not network.curves:
-        return [_bound(at, nodes, reach, k, mean, torch.inf) for k, reach in enumerate(reaches)]
     choices = [searched(whole, reach, effort) for whole, reach in zip(wholes, reaches, strict=True)]
     parts = []
     for n, one in enumerate(at):
@@ -130,7 +130,7 @@ def _proved(at: list[At], parts: list[Matrices], choice: Choice, reach: Reach, w
     return float(proved_near(G[None], (1 + CLOSE) * value, ENLARGED)) + beside
 
 
-def _bound(at: list[At], nodes: Path, reach: Reach, ball: int, mean: Tensor, top: float) -> ProvedBound:
+def _bound(at: list[At], nodes: Path, reach: Reach, ball: int, mean: Float[Tensor, "1 d"], top: float) -> ProvedBound:
     """The smaller of what was proved for the form and entry by entry."""
     each, off, rounding = torch.zeros_like(mean), torch.zeros_like(mean), torch.zeros_like(mean[:, 0])
     for one in at:
@@ -138,9 +138,26 @@ def _bound(at: list[At], nodes: Path, reach: Reach, ball: int, mean: Tensor, top
         off = off + abs(one.weight) * one.bends.off
         for i, known in one.moved.items():
             rounding = torch.maximum(rounding, one.streams.network.curve(i).quickest * known.off.max())
-    D = nodes.difference
-    second = torch.zeros_like(rounding)
-    boxes, value = length(each), mean
+    return _smaller(top, nodes.difference, reach, (mean, each, off), rounding)
+
+
+def _straight(network: Network, nodes: Path, classes: Int64[Tensor, " 1"], reach: Reach) -> ProvedBound:
+    """Of a network whose gradient is the same everywhere."""
+    points = [without_jacobians(network, z, classes) for z in nodes.points]
+    mean = torch.stack([w * point.gradient for w, point in zip(nodes.weights, points, strict=True)]).sum(dim=0)
+    off = torch.stack([abs(w) * point.doubt.gradient for w, point in zip(nodes.weights, points, strict=True)]).sum(
+        dim=0
+    )
+    none = torch.zeros_like(mean)
+    return _smaller(torch.inf, nodes.difference, reach, (mean, none, off), none[:, 0])
+
+
+def _smaller(
+    top: float, D: Tensor | None, reach: Reach, entries: tuple[Tensor, Tensor, Tensor], rounding: Float[Tensor, " 1"]
+) -> ProvedBound:
+    """Of the mean gradient, how far its entries change, and their errors."""
+    mean, each, off = entries
+    second, boxes, value = torch.zeros_like(rounding), length(each), mean
     if D is not None:
         second = reach.entries(each) + reach.entries(off)
         boxes, value, off = length(D * each) + reach.entries(mean) + second, D * mean, D * off

@@ -104,10 +104,11 @@ class _Backwards:
         """How far q is from c, and secants from the slope at x."""
         curve, z, slope = self.streams.network.curve(i), self.point.z[i], self.streams.slope[i]
         F, c, moved = self.point.F[i], self.curvature.c[i], self.moved[i]
+        inexact = moved.off[None]
         found = []
         for r, away in zip(moved.each.mT[:, None], turned.mT[:, None], strict=True):
-            q = bends(curve, z, r, moved.off) * Range(F - away - off, F + away + off)
-            sigma = secants(curve, z, r, moved.off)
+            q = bends(curve, z, r, inexact) * Range(F - away - off, F + away + off)
+            sigma = secants(curve, z, r, inexact)
             radius = torch.maximum(q.high - c, c - q.low) + FEW * EPS * (c.abs() + q.largest)
             loose = torch.maximum(sigma.high - slope, slope - sigma.low) + FEW * EPS * slope.abs()
             found.append(torch.cat([radius, loose]))

@@ -32,7 +32,7 @@ from attrcert.bounds.proved.streamed_ranges import Moved
 from attrcert.bounds.proved.streams import Streams
 from attrcert.bounds.proved.sweeps import Block, Curvature, Norms, Sweeps
 
-Vector = Float[Tensor, "1 n"]
+Vector = Float[Tensor, "1 _"]
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def matrices(
     return found
 
 
-Rows = dict[int, Float[Tensor, " n"]]
+Rows = dict[int, Float[Tensor, " _"]]
 
 
 def _off(

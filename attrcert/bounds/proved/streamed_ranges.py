@@ -103,7 +103,7 @@ class _Forwards:
         return up, down
 
 
-def local_errors(network: Network, values: list[Tensor]) -> dict[int, Float[Tensor, " n"]]:
+def local_errors(network: Network, values: list[Tensor]) -> dict[int, Float[Tensor, " _"]]:
     """What the operations since the last activations leave open of each activation's input: the roundings of every one of them."""
     error, found = [EPS * (1 + values[0].abs())], {}  # a point between a baseline and an image has been rounded
     for i, (step, value) in enumerate(zip(network.steps[1:], values[1:], strict=True), 1):

@@ -26,32 +26,32 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.bounds.proved.network import Carried, Network
-from attrcert.bounds.proved.rounding import EPS, FEW
+from attrcert.bounds.proved.rounding import FEW
 
 AT_ONCE = 10**6  # entries of the widest step that rows are pulled through together: more leave the processor's memory
 TWO = 2.0  # gamma is taken twice: products of factors 1 + gamma, and what scales them
 SMALLEST = 1e-30  # at least what products below the smallest number add up to, for weights of at most 1
 
-Columns = Float[Tensor, "n k"]
+Columns = Float[Tensor, "_ _"]
 
 
 @dataclass(frozen=True)
 class Streams:
     """A network at one point, ready to pull rows; `slope` is s' as it was computed, which N and B are made of.
 
-    `gamma` is that of the affine operations before each activation, for the precision of `fast`; `exact` is how much smaller it is in
-    float64.
+    `gamma` is that of the affine operations before each activation, for the precision of `fast`; `exact` is how much smaller it is in that
+    of the network, float64.
     """
 
     network: Network
     fast: Network
-    slope: dict[int, Float[Tensor, "1 n"]]
+    slope: dict[int, Float[Tensor, "1 _"]]
     gamma: dict[int, float]
     kind: torch.dtype
 
     @property
     def exact(self) -> float:
-        return EPS / torch.finfo(self.kind).eps
+        return torch.finfo(next(iter(self.slope.values())).dtype).eps / torch.finfo(self.kind).eps
 
     def sums(
         self, i: int, weights: dict[int, Columns], signed: dict[int, Columns], order: float
@@ -119,7 +119,7 @@ class Streams:
         return TWO * (longest + len(self.slope) + FEW) * torch.finfo(self.kind).eps
 
 
-def streams(network: Network, slope: dict[int, Float[Tensor, "1 n"]], kind: torch.dtype) -> Streams:
+def streams(network: Network, slope: dict[int, Float[Tensor, "1 _"]], kind: torch.dtype) -> Streams:
     return Streams(network, in_precision(network, kind), slope, gammas(network, kind), kind)
 
 

@@ -18,7 +18,7 @@ class Sweeps:
     """A network and its slopes, in one precision."""
 
     network: Network
-    slope: dict[int, Float[Tensor, "1 n"]]
+    slope: dict[int, Float[Tensor, "1 _"]]
 
     def pushed(self, given: Block, added: dict[int, Block]) -> dict[int, Block]:
         """Vectors at the input, and those added to the activations' results: what is at the activations' inputs."""
@@ -71,7 +71,7 @@ class Norms:
             here = (block[0].square() if self.order == 2 else block[0].abs()).sum(dim=0)
             self.total[i] = self.total[i] + here if i in self.total else here
 
-    def __call__(self) -> dict[int, Float[Tensor, " n"]]:
+    def __call__(self) -> dict[int, Float[Tensor, " _"]]:
         return {i: part.sqrt() if self.order == 2 else part for i, part in self.total.items()}
 
 
@@ -79,14 +79,14 @@ class Norms:
 class Curvature:
     """Of c at a point: M = sum B^T diag(c) B, and norms of the rows of M, of U (`turned`), and of c B + s' U (`carried`), as computed."""
 
-    c: dict[int, Float[Tensor, "1 n"]]
+    c: dict[int, Float[Tensor, "1 _"]]
     M: Float[Tensor, "d d"]
     rows: Float[Tensor, " d"]
-    turned: dict[int, Float[Tensor, " n"]]
-    carried: dict[int, Float[Tensor, " n"]]
+    turned: dict[int, Float[Tensor, " _"]]
+    carried: dict[int, Float[Tensor, " _"]]
 
 
-def curvature(sweeps: Sweeps, c: dict[int, Float[Tensor, "1 n"]], order: float) -> Curvature:
+def curvature(sweeps: Sweeps, c: dict[int, Float[Tensor, "1 _"]], order: float) -> Curvature:
     d, turned, carried = sweeps.network.inputs, Norms(order), Norms(order)
     M = next(iter(c.values())).new_empty(d, d)
     for some, units in sweeps.units():
