@@ -54,8 +54,7 @@ class At:
         return StreamedForm(self.curvature.c, layers)
 
     def node(self, ball: int) -> Node:
-        slope = {i: part.to(self.streams.kind) for i, part in self.streams.slope.items()}
-        return Node(Sweeps(self.streams.fast, slope), self.form(ball), self.weight, self.step)
+        return Node(Sweeps(self.streams.fast, self.streams.fast_slope), self.form(ball), self.weight, self.step)
 
 
 def streamed_bounds(
@@ -169,6 +168,6 @@ def streamed_bytes(network: Network, balls: int = 1) -> int:
     """What a sample needs: G with what its factor takes, M, P and Q, what sweeps hold at once, and a few numbers for every neuron."""
     d, sizes = network.inputs, [network.steps[i].size for i in network.curves]
     widest = max((step.size for step in network.steps), default=d)
-    at_once = AT_ONCE // widest + 1
+    at_once = 1 + min(AT_ONCE // widest, d)
     held = 5 * at_once * (sum(sizes) + 2 * widest)
     return 8 * (4 * (2 * d) ** 2 + (1 + 2 * balls) * d * d + held + (24 + 12 * balls) * sum(sizes) + 600 * widest)

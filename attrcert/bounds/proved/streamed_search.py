@@ -23,6 +23,7 @@ WARMTH = 0.04  # of the largest Ritz value: how far below it a vector still coun
 LEAST = 0.02  # share of a layer's mean in every neuron's energy
 FIRST, NEXT = 24, 12  # steps of Lanczos, at first and from the vectors before
 SHARE = 0.7  # of the way that a step goes
+FAR = 1e6  # from the layer's median, the largest factor of a multiplier
 STEPS, LITTLE = 8, 2e-3  # at most so many, and as long as one gains this share
 TINY = 1e-150
 
@@ -107,8 +108,8 @@ def _starting(whole: Whole, reach: Reach) -> Choice:
             usual = node.step * shape.mean() * torch.ones_like(layer.apart)
             known, rows = layer.moved.rows, layer.bent.rows
             tau[i] = usual.clamp_min(TINY)
-            turn[i] = (usual * known / rows).nan_to_num(1.0, 1.0, 1.0).clamp(1e-30, 1e30)
-            eta[i] = (layer.apart / (usual * known)).nan_to_num(1.0, 1.0, 1.0).clamp(1e-30, 1e30)
+            turn[i] = _near(usual * known / rows)
+            eta[i] = _near(layer.apart / (usual * known))
         by.append(Multipliers(tau, turn, eta))
     return Choice(tuple(by), shape)
 
@@ -166,5 +167,11 @@ def _energy(block: Block, weight: Tensor, norm: Float[Tensor, " n"]) -> Tensor:
 
 
 def _between(old: Tensor, new: Tensor) -> Tensor:
-    new = new.nan_to_num(1.0, 1e30, 1e-30).clamp(1e-30, 1e30)
-    return torch.exp((1 - SHARE) * old.clamp(1e-30, 1e30).log() + SHARE * new.log())
+    return torch.exp((1 - SHARE) * old.log() + SHARE * _near(new).log())
+
+
+def _near(new: Tensor) -> Tensor:
+    """Positive, and not far from the layer's median."""
+    some = new[new.isfinite() & (new > 0)]
+    usual = some.median().clamp(1e-20, 1e20) if len(some) else new.new_ones(())
+    return torch.minimum(torch.maximum(new.nan_to_num(0.0, torch.inf, 0.0), usual / FAR), usual * FAR)

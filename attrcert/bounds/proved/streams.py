@@ -19,6 +19,8 @@ Departures: `rounding` carries moduli through the whole network. At twenty layer
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from math import exp
 from typing import Any
 
 import torch
@@ -29,7 +31,7 @@ from attrcert.bounds.proved.network import Carried, Network
 from attrcert.bounds.proved.rounding import FEW
 
 AT_ONCE = 10**6  # entries of the widest step that rows are pulled through together: more leave the processor's memory
-TWO = 2.0  # gamma is taken twice: products of factors 1 + gamma, and what scales them
+BLUR = 2.0  # twice what sums of moduli lose
 SMALLEST = 1e-30  # at least what products below the smallest number add up to, for weights of at most 1
 
 Columns = Float[Tensor, "_ _"]
@@ -48,6 +50,10 @@ class Streams:
     slope: dict[int, Float[Tensor, "1 _"]]
     gamma: dict[int, float]
     kind: torch.dtype
+
+    @cached_property
+    def fast_slope(self) -> dict[int, Float[Tensor, "1 _"]]:
+        return {i: part.to(self.kind) for i, part in self.slope.items()}
 
     @property
     def exact(self) -> float:
@@ -98,7 +104,7 @@ class Streams:
             if carried is None:
                 return None
             seen(m, carried.centre[0])
-            return Carried(self.slope[m].to(self.kind)[:, None] * carried.centre)
+            return Carried(self.fast_slope[m][:, None] * carried.centre)
 
         pulled = self.fast.pull(self.fast.before(i), Carried(units[None]), bend)
         assert pulled is not None  # every step is reached from the input
@@ -116,7 +122,7 @@ class Streams:
     def _blur(self, i: int) -> float:
         """Of sums of so many numbers."""
         longest = max(step.size for step in self.network.steps)
-        return TWO * (longest + len(self.slope) + FEW) * torch.finfo(self.kind).eps
+        return BLUR * (longest + len(self.slope) + FEW) * torch.finfo(self.kind).eps
 
 
 def streams(network: Network, slope: dict[int, Float[Tensor, "1 _"]], kind: torch.dtype) -> Streams:
@@ -146,8 +152,12 @@ def in_precision(network: Network, kind: torch.dtype) -> Network:
 
 
 def gammas(network: Network, kind: torch.dtype) -> dict[int, float]:
-    """Of the affine operations that a result went through since the last activation, by the step it is the result of."""
-    eps, found = torch.finfo(kind).eps, [0.0]
+    """Of the affine operations that a result went through since the last activation, by the step it is the result of.
+
+    A sum of k products is off by at most k u / (1 - k u) of the sum of their moduli; `FEW` is for weights, slopes and scales that were
+    rounded themselves. Errors of errors are in the last line.
+    """
+    unit, found = torch.finfo(kind).eps / 2, [0.0]
     uses = [0] * len(network.steps)
     for step in network.steps:
         for j in step.inputs:
@@ -156,9 +166,9 @@ def gammas(network: Network, kind: torch.dtype) -> dict[int, float]:
         if step.curve is not None:
             found.append(0.0)
         else:
-            before = max(found[j] + uses[j] * eps for j in step.inputs)
-            found.append(before + (step.terms + FEW + len(step.inputs)) * eps)
-    return {i: TWO * (gamma + FEW * eps) for i, gamma in enumerate(found)}
+            before = max(found[j] + uses[j] * unit for j in step.inputs)
+            found.append(before + (step.terms + FEW + len(step.inputs)) * unit)
+    return {i: float((gamma + FEW * unit) * exp(2 * gamma)) for i, gamma in enumerate(found)}
 
 
 def _scaled(columns: dict[int, Columns], kind: torch.dtype) -> tuple[dict[int, Columns], Float[Tensor, " k"]]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from attrcert.bounds.proved.network import Carried, Network
 
 Block = Float[Tensor, "_ _ _"]
-AT_ONCE = 10**6  # entries of the widest step that a sweep holds
+AT_ONCE = 3 * 10**5  # entries of the widest step that a sweep holds
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Norms:
 
     def __init__(self, order: float) -> None:
         self.order = order
-        self.total: dict[int, Tensor] = {}
+        self.total: dict[int, Float[Tensor, " _"]] = {}
 
     def add(self, blocks: dict[int, Block]) -> None:
         for i, block in blocks.items():
-            here = (block[0].square() if self.order == 2 else block[0].abs()).sum(dim=0)
+            here = (block[0].square() if self.order == 2 else block[0].abs()).sum(dim=0).double()
             self.total[i] = self.total[i] + here if i in self.total else here
 
     def __call__(self) -> dict[int, Float[Tensor, " _"]]:
