@@ -250,6 +250,24 @@ def test_what_does_not_fit_is_streamed_and_gives_about_the_same() -> None:
     torch.testing.assert_close(small.value, usual.value)
 
 
+def test_a_deep_network_whose_moduli_leave_no_digits_is_streamed() -> None:
+    torch.manual_seed(0)
+    width, many = 24, 40
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(9, width)]
+    for _ in range(many):
+        layers += [nn.Softplus(5.0), nn.Linear(width, width)]
+    network = nn.Sequential(*layers).double().requires_grad_(False)
+    for layer in layers[3::2]:
+        layer.weight.copy_(1.5 * torch.linalg.qr(torch.randn(width, width, dtype=torch.float64))[0])
+    f, x = Classifier(network), image(3)
+    found = FittingProver(read(f, x), Saliency(), L2, 10**9, 4)(
+        x, TARGET, [torch.tensor([1e-5]).double()], Draws(0, (0,))
+    )[0]
+    reached = largest_change(gradient_of(f, 0), x[0], 1e-5, linf=False, starts=4, steps=10)
+    assert found.method == ("streamed",)
+    assert reached <= float(found.upper) <= 2 * reached
+
+
 @NORMS
 def test_a_network_without_activations_moves_its_inputs_alone(norm: Norm) -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(9, 2)).double()

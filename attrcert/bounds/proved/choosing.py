@@ -1,4 +1,8 @@
-"""Which form a sample's bound has: the dense ones where their Jacobians fit into memory, the streamed one elsewhere."""
+"""Which form a sample's bound has: the dense ones where their Jacobians fit into memory, the streamed one elsewhere.
+
+The dense forms carry rounding through the network by moduli (`rounding`), which grow with every layer where weights cancel. A network where
+they leave no digits is streamed too.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +13,7 @@ from torch import Tensor
 
 from attrcert.bounds.proved.bound import ProvedBound, Prover, joined, path, sample_bytes
 from attrcert.bounds.proved.network import Network
+from attrcert.bounds.proved.point import without_jacobians
 from attrcert.bounds.proved.reach import Reach
 from attrcert.bounds.proved.streamed import streamed_bounds, streamed_bytes
 from attrcert.draws import Draws
@@ -17,6 +22,9 @@ from attrcert.draws import Draws
 def least_bytes(network: Network, balls: int = 1) -> int:
     """What a sample needs at least."""
     return min(sample_bytes(network, balls), streamed_bytes(network, balls))
+
+
+MOST_BLUR = 1e-3  # of an entry of a row, by moduli
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,7 @@ class FittingProver(Prover):
         draws: Draws,
     ) -> list[ProvedBound]:
         """Of each sample at each eps, which may differ between samples."""
-        if sample_bytes(self.network, len(eps)) <= self.memory:
+        if sample_bytes(self.network, len(eps)) <= self.memory and not self._blurred(x, classes):
             return super().__call__(x, classes, eps, draws)
         parts = []
         for row in torch.arange(len(x), device=x.device).split(1):
@@ -39,3 +47,8 @@ class FittingProver(Prover):
             nodes = path(self.attribution, x[row].double())
             parts.append(streamed_bounds(self.network, nodes, classes[row], reaches, self.effort))
         return [joined(part) for part in zip(*parts, strict=True)]
+
+    def _blurred(self, x: Float[Tensor, "b *shape"], classes: Int64[Tensor, " b"]) -> bool:
+        """Whether moduli leave too few digits of the rows of some Jacobian."""
+        doubt = without_jacobians(self.network, x[:1].double(), classes[:1]).doubt
+        return any(doubt.unit * float(part.max()) > MOST_BLUR for part in doubt.paths.values())
