@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from attrcert.bounds.proved.curves import Range, bends, secants
+from attrcert.bounds.proved.curves import Range, bends, largest_bend, secants
 from attrcert.bounds.proved.network import Carried, Network
 from attrcert.bounds.proved.point import without_jacobians
 from attrcert.bounds.proved.remainders import remainder
@@ -45,17 +45,26 @@ def dense(network: Network, x: Tensor, classes: Tensor, eps: float, order: float
     point = without_jacobians(network, x, classes)
     B, N = jacobians(network, point.slope)
     c = {i: network.curve(i).bend(z) * point.F[i] for i, z in point.z.items()}
-    apart, each, up, down = {}, {}, {}, {}
+    apart, each, up, down, energy = {}, {}, {}, {}, {}
     for i, z in point.z.items():
-        above = below = torch.zeros_like(z[0])
+        positive = negative = torch.zeros_like(z[0])
+        total = torch.zeros_like(z[0])
         for m in (m for m in up if (i, m) in N):
-            positive, negative = N[i, m].clamp_min(0), (-N[i, m]).clamp_min(0)
-            above = above + positive @ up[m] + negative @ down[m]
-            below = below + positive @ down[m] + negative @ up[m]
-        apart[i] = torch.maximum(above, below)
+            inner, both = beyond(N[i, m], up[m], down[m], energy[m])
+            total, positive, negative = total + inner, positive + both[0], negative + both[1]
+        apart[i] = total + torch.maximum(positive, negative)
         each[i] = eps * torch.linalg.vector_norm(B[i], order, dim=1) + apart[i]
         found = remainder(network.curve(i), z, each[i][None])
         up[i], down[i] = found.up.largest[0], found.down.largest[0]
+        here = torch.inf
+        if order == 2:
+            p = largest_bend(network.curve(i), z, 1.5 * eps * B[i].norm(dim=1)[None])[0]
+            p = p.clamp_min(1e-3 * float(p.max()))
+            worst = {m: torch.maximum(up[m], down[m]) for m in energy}
+            far = eps * torch.linalg.matrix_norm(p.sqrt()[:, None] * B[i], 2)
+            far = far + errors(i, N, p, apart[i], worst, energy).sqrt()
+            here = float((found.rise[0] / p).max() * far.square() / 2)
+        energy[i] = here
     U, radius, loose = {}, {}, {}
     weights: dict[int, Tensor] = {}
     for i in sorted(point.z, reverse=True):
@@ -75,6 +84,40 @@ def dense(network: Network, x: Tensor, classes: Tensor, eps: float, order: float
     M = sum(B[i].T @ (c[i][0][:, None] * B[i]) for i in B)
     change = eps * torch.linalg.vector_norm(M, order, dim=1) + sum(B[i].abs().T @ weights[i] for i in B)
     return Dense(B, N, U, M, apart, each, radius, loose, change)
+
+
+def beyond(N: Tensor, up: Tensor, down: Tensor, energy: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Of each row the best threshold: what is taken together, and what is taken neuron by neuron, either way."""
+    peak, none = N.abs().amax(dim=1, keepdim=True), torch.zeros(len(N)).double()
+    best = none, (N.clamp_min(0) @ up + (-N).clamp_min(0) @ down, N.clamp_min(0) @ down + (-N).clamp_min(0) @ up)
+    for share in (1.0, 0.3, 0.1) if energy < torch.inf else ():
+        k = N.sign() * (N.abs() - share * peak).clamp_min(0)
+        ends = k.clamp_min(0) @ up + (-k).clamp_min(0) @ down, k.clamp_min(0) @ down + (-k).clamp_min(0) @ up
+        inner = share * peak[:, 0] * energy
+        better = inner + torch.maximum(*ends) < best[0] + torch.maximum(*best[1])
+        above, below = (torch.where(better, *part) for part in zip(ends, best[1], strict=True))
+        best = torch.where(better, inner, best[0]), (above, below)
+    return best
+
+
+def errors(
+    i: int,
+    N: dict[tuple[int, int], Tensor],
+    p: Tensor,
+    apart: Tensor,
+    worst: dict[int, Tensor],
+    energy: dict[int, float],
+) -> Tensor:
+    """At least sum p e^2."""
+    total = torch.zeros(()).double()
+    for m in (m for m in energy if (i, m) in N):
+        S = N[i, m].abs().T @ (p * apart)
+        ways = [(S * worst[m]).sum()]
+        for share in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01):
+            theta = share * S.max()
+            ways.append(theta * energy[m] + ((S - theta).clamp_min(0) * worst[m]).sum())
+        total = total + torch.stack(ways).min()
+    return torch.minimum(total, (p * apart.square()).sum())
 
 
 def form(

@@ -99,7 +99,7 @@ def _at(
     ready = streams(network, point.slope, kind)
     c = {i: network.curve(i).bend(point.z[i]) * point.F[i] for i in point.z}
     known = curvature(Sweeps(network, point.slope), c, reaches[0].norm.dual)
-    moved = moved_over(ready, values, reaches)
+    moved = moved_over(ready, values, known.straight, reaches)
     return At(ready, point, known, moved, bends_over(ready, point, known, moved, reaches), *path)
 
 

@@ -1,9 +1,10 @@
 """How far z moves over a ball, from rows of Jacobians at x that are streamed: none is held.
 
 With the slopes at x and rem(t) = s(z+t) - s(z) - s'(z) t, D z_l = t_l obeys t_l = B_l delta + e_l, e_l = sum_{m<l} N_lm rem(t_m), exactly.
-The remainders of a neuron lie in [-down, up] over its range, so from the first layer to the last
+The remainders of a neuron lie in [-down, up] over its range, and those of an activation are bounded together (`streamed_rows`), so from the
+first layer to the last
 
-    |e_l| <= sum |N_lm| (up + down) / 2 + |sum N_lm (up - down) / 2|,        |t_l| <= |B_l delta| + |e_l|.
+    |e_l| <= apart_l,        |t_l| <= |B_l delta| + apart_l.
 
 Rounding: N and B are those of the slopes as they were computed. z and the rows of B are off by local errors that go through N as
 remainders do: they are columns of weights too (`streams`). A ball costs a column, so that many balls share the rows.
@@ -23,8 +24,11 @@ from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.reach import Reach
 from attrcert.bounds.proved.remainders import remainder
 from attrcert.bounds.proved.rounding import EPS, FEW
+from attrcert.bounds.proved.streamed_rows import Earlier, RowPass, energy_beyond
 from attrcert.bounds.proved.streams import SMALLEST, Columns, Streams
+from attrcert.vocabulary import NormKind
 
+USUAL, FLAT = 1.5, 1e-3  # times the linear range; the least share of the largest |s''| in a profile
 BESIDE = 2  # columns before those of the balls: of the errors of B and of z
 
 
@@ -43,9 +47,11 @@ class Moved:
     slope_off: Float[Tensor, " n"]
 
 
-def moved_over(streams: Streams, values: list[Tensor], reaches: Sequence[Reach]) -> dict[int, Moved]:
-    """By the number of the activation, from the computed values of all steps."""
-    network, forwards = streams.network, _Forwards(streams, values, reaches)
+def moved_over(
+    streams: Streams, values: list[Tensor], straight: dict[int, Float[Tensor, " _"]], reaches: Sequence[Reach]
+) -> dict[int, Moved]:
+    """By the number of the activation, from the computed values of all steps and about the norms of the rows of B."""
+    network, forwards = streams.network, _Forwards(streams, values, straight, reaches)
     given = torch.zeros(1, 1 + BESIDE + len(reaches), network.inputs).to(forwards.radius)
     given[0, 0] = 1.0  # the rows of the identity
     network.magnitude.push(given, forwards.bend, end=max(network.curves))
@@ -55,52 +61,76 @@ def moved_over(streams: Streams, values: list[Tensor], reaches: Sequence[Reach])
 class _Forwards:
     """From the first activation to the last."""
 
-    def __init__(self, streams: Streams, values: list[Tensor], reaches: Sequence[Reach]) -> None:
-        self.streams = streams
+    def __init__(
+        self,
+        streams: Streams,
+        values: list[Tensor],
+        straight: dict[int, Float[Tensor, " _"]],
+        reaches: Sequence[Reach],
+    ) -> None:
+        self.streams, self.straight = streams, straight
         self.z = {i: values[streams.network.before(i)].flatten(1) for i in streams.slope}
-        self.order = reaches[0].norm.dual
+        self.norm = reaches[0].norm
         self.radius = torch.cat([reach.radius for reach in reaches])
         self.rounded = local_errors(streams.network, values)
         self.found: dict[int, Moved] = {}
-        self.weights: dict[int, Columns] = {}
-        self.signed: dict[int, Columns] = {}
+        self.earlier: dict[int, Earlier] = {}
         self.least: Tensor | float = 0.0
 
     def bend(self, i: int, moduli: Tensor) -> Tensor:
         """The rows of B and every column, by moduli from the activations before; returns what goes on."""
         streams, slope = self.streams, self.streams.slope[i][0].abs()
         spread, columns = moduli[0, 0], moduli[0, 1:].mT
-        gamma = streams.gamma[streams.network.before(i)]
-        total, either, length = streams.sums(i, self.weights, self.signed, self.order)
+        gamma, p = streams.gamma[streams.network.before(i)], self.profile(i)
         self.least = self.least + SMALLEST * columns.sum(dim=0)
-        total = total + 2 * gamma * columns + self.least  # twice: of the moduli, and of the signed sum
+        own = 2 * gamma * columns + self.least  # twice: half of up + down, and of up - down
+        sums = RowPass(streams, i, self.earlier, own[:, BESIDE:], BESIDE, p).run(self.norm.dual)
+        total = own + sums.weights
+        apart = total[:, BESIDE:] + sums.apart
+        total[:, BESIDE:] += sums.half
         lost = total[:, 0] + gamma * spread
-        off, rows = total[:, 1] + self.rounded[i], length + lost
-        apart = total[:, BESIDE:] + either
+        off, rows = total[:, 1] + self.rounded[i], sums.length + lost
         each = self.radius * rows[:, None] + apart
         bend = largest_bend(streams.network.curve(i), self.z[i], off[None])[0]
         slope_off = bend * off + FEW * EPS * slope
         self.found[i] = Moved(apart, each, rows, spread, lost * streams.exact, off, slope_off)
-        up, down = self.remainders(i)
+        up, down, rise, unsure = self.remainders(i)
+        half, signed = (up + down) / 2, (up - down) / 2
         z = (bend * off / 2 + FEW * EPS * slope) * off + slope * self.rounded[i] + self.rounded_curve(i)
-        weights = torch.stack([gamma * slope * spread, z, *((up + down) / 2).mT], dim=1)
-        self.weights[i], self.signed[i] = weights + 2 * gamma * slope[:, None] * columns, (up - down) / 2
+        weights = torch.cat([(gamma * slope * spread)[:, None], z[:, None], torch.zeros_like(half)], dim=1)
+        energy = torch.full_like(self.radius, torch.inf)
+        if p is not None:
+            square = sums.gram**0.5 + (p * lost.square()).sum().sqrt()
+            beyond = energy_beyond(sums, self.earlier, p, apart)
+            steeper = (rise / p[:, None]).amax(dim=0)
+            energy = steeper * (self.radius * square + beyond.sqrt()).square() / 2 * (1 + 1e-12) + unsure.sum(dim=0)
+        more = 2 * gamma * slope[:, None] * columns
+        self.earlier[i] = Earlier(weights + more, half, signed, energy)
+        weights[:, BESIDE:] = half
         return torch.cat([(slope * rows)[:, None], slope[:, None] * total + weights], dim=1).mT[None]
+
+    def profile(self, i: int) -> Float[Tensor, " n"] | None:
+        """About the largest |s''| over the largest ball, the weights that energies are taken with; None where there are none."""
+        network = self.streams.network
+        if self.norm.kind is not NormKind.L2 or i == max(network.curves):
+            return None
+        p = largest_bend(network.curve(i), self.z[i], USUAL * self.radius.max() * self.straight[i][None])[0]
+        return p.clamp_min(FLAT * float(p.max()) or 1.0)
 
     def rounded_curve(self, i: int) -> Float[Tensor, " n"]:
         z = self.z[i]
         return FEW * EPS * (STEEPEST * z.abs() + self.streams.network.curve(i).value(z).abs())[0]
 
-    def remainders(self, i: int) -> tuple[Columns, Columns]:
-        """The largest of either sign, with what the errors of z and s' add."""
+    def remainders(self, i: int) -> tuple[Columns, Columns, Columns, Columns]:
+        """The largest of either sign and psi, and what the errors of z and s' add to the former."""
         curve, z, known = self.streams.network.curve(i), self.z[i], self.found[i]
         sides = []
         for r in known.each.mT[:, None]:
             found = remainder(curve, z, r)
             unsure = r * (2 * known.slope_off + largest_bend(curve, z, r + known.off) * known.off)
-            sides.append(torch.cat([found.up.largest, found.down.largest]) + unsure)
-        up, down = torch.stack(sides, dim=2)
-        return up, down
+            sides.append(torch.cat([found.up.largest + unsure, found.down.largest + unsure, found.rise, unsure]))
+        up, down, rise, unsure = torch.stack(sides, dim=2)
+        return up, down, rise, unsure
 
 
 def local_errors(network: Network, values: list[Tensor]) -> dict[int, Float[Tensor, " _"]]:

@@ -11,8 +11,8 @@ that, so
 
     sum |N_lm| w_m  <=  sum |n_m| (w_m + |s'_m| gamma mod Phi_m) + gamma mod Phi_l,
 
-layer by layer from the first (`sums`). The other way round, psi_m = sum_{l>m} |N_lm|^T w_l, the same errors are further weights (`scatter`,
-`ranges`).
+layer by layer from the first (`streamed_rows`). The other way round, psi_m = sum_{l>m} |N_lm|^T w_l, the same errors are further weights
+(`scatter`, `streamed_bends`).
 
 Departures: `rounding` carries moduli through the whole network. At twenty layers they exceed 1e20.
 """
@@ -59,47 +59,22 @@ class Streams:
     def exact(self) -> float:
         return torch.finfo(next(iter(self.slope.values())).dtype).eps / torch.finfo(self.kind).eps
 
-    def sums(
-        self, i: int, weights: dict[int, Columns], signed: dict[int, Columns], order: float
-    ) -> tuple[Columns, Columns, Float[Tensor, " n"]]:
-        """Of the rows n of activation i: sum |n| weights, |sum n signed|, and the norm of the row of B of this order.
-
-        `signed` are at most the last of the weights, column by column. Of the first activation there is one column, of zeros.
-        """
-        (heavy, top), (turned, most) = (_scaled(part, self.kind) for part in (weights, signed))
-        blocks = [self._block(i, units, heavy, turned, order) for units in self._units(i)]
-        total, both, length = (torch.cat([part.double() for part in parts]) for parts in zip(*blocks, strict=True))
-        blur = self._blur(i)
-        total = (total * (1 + blur) + SMALLEST) * top
-        both = (both.abs() + SMALLEST) * most + blur * total[:, -len(most) :]
-        return total, both, length * (1 + blur) + SMALLEST
-
-    def _block(
-        self, i: int, units: Tensor, heavy: dict[int, Columns], turned: dict[int, Columns], order: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        total, both = units.new_zeros(len(units), 1), units.new_zeros(len(units), 1)
-
-        def seen(m: int, n: Tensor) -> None:
-            nonlocal total, both
-            total, both = total + n.abs() @ heavy[m], both + n @ turned[m]
-
-        b = self._pulled(i, units, seen)
-        return total, both, torch.linalg.vector_norm(b, order, dim=1)
-
     def scatter(self, i: int, weights: Columns, into: dict[int, Columns]) -> None:
         """Adds |N_im|^T weights to `into` at every activation before, and |B_i|^T weights at the input, 0."""
-        (heavy, top) = _scaled({i: weights}, self.kind)
-        above, start = 1 + self._blur(i), 0
-        for units in self._units(i):
+        (heavy, top) = scaled({i: weights}, self.kind)
+        above, start = 1 + self.blur(i), 0
+        for units in self.units(i):
             here = heavy[i][start : start + len(units)]
             start += len(units)
 
             def seen(m: int, n: Tensor, here: Tensor = here) -> None:
                 into[m] += ((n.abs().mT @ here).double() * above + SMALLEST) * top
 
-            seen(0, self._pulled(i, units, seen))
+            seen(0, self.pulled(i, units, seen))
 
-    def _pulled(self, i: int, units: Tensor, seen: Callable[[int, Tensor], None]) -> Tensor:
+    def pulled(self, i: int, units: Tensor, seen: Callable[[int, Tensor], None]) -> Tensor:
+        """Rows of B; `seen` is given those of N, activation by activation."""
+
         def bend(m: int, carried: Carried | None) -> Carried | None:
             if carried is None:
                 return None
@@ -110,7 +85,7 @@ class Streams:
         assert pulled is not None  # every step is reached from the input
         return pulled.centre[0]
 
-    def _units(self, i: int) -> Iterator[Float[Tensor, "k n"]]:
+    def units(self, i: int) -> Iterator[Float[Tensor, "k n"]]:
         before = self.fast.before(i)
         n, widest = self.fast.steps[before].size, max(step.size for step in self.fast.steps[: before + 1])
         at_once = max(1, AT_ONCE // widest)
@@ -119,7 +94,7 @@ class Streams:
             block.diagonal(start).fill_(1.0)
             yield block
 
-    def _blur(self, i: int) -> float:
+    def blur(self, i: int) -> float:
         """Of sums of so many numbers."""
         longest = max(step.size for step in self.network.steps)
         return BLUR * (longest + len(self.slope) + FEW) * torch.finfo(self.kind).eps
@@ -171,8 +146,8 @@ def gammas(network: Network, kind: torch.dtype) -> dict[int, float]:
     return {i: float((gamma + FEW * unit) * exp(2 * gamma)) for i, gamma in enumerate(found)}
 
 
-def _scaled(columns: dict[int, Columns], kind: torch.dtype) -> tuple[dict[int, Columns], Float[Tensor, " k"]]:
-    """Columns of largest modulus one, rounded, and what they were divided by; the rounding is in `_blur`."""
+def scaled(columns: dict[int, Columns], kind: torch.dtype) -> tuple[dict[int, Columns], Float[Tensor, " k"]]:
+    """Columns of largest modulus one, rounded, and what they were divided by; the rounding is in `blur`."""
     if not columns:
         return {}, torch.ones(1)
     top = torch.stack([part.abs().amax(dim=0) for part in columns.values()]).amax(dim=0)

@@ -77,23 +77,27 @@ class Norms:
 
 @dataclass(frozen=True)
 class Curvature:
-    """Of c at a point: M = sum B^T diag(c) B, and norms of the rows of M, of U (`turned`), and of c B + s' U (`carried`), as computed."""
+    """Of c at a point: M = sum B^T diag(c) B, and norms of the rows of M, of B (`straight`), of U (`turned`), and of c B + s' U
+    (`carried`), as computed.
+    """
 
     c: dict[int, Float[Tensor, "1 _"]]
     M: Float[Tensor, "d d"]
     rows: Float[Tensor, " d"]
+    straight: dict[int, Float[Tensor, " _"]]
     turned: dict[int, Float[Tensor, " _"]]
     carried: dict[int, Float[Tensor, " _"]]
 
 
 def curvature(sweeps: Sweeps, c: dict[int, Float[Tensor, "1 _"]], order: float) -> Curvature:
-    d, turned, carried = sweeps.network.inputs, Norms(order), Norms(order)
+    d, straight, turned, carried = sweeps.network.inputs, Norms(order), Norms(order), Norms(order)
     M = next(iter(c.values())).new_empty(d, d)
     for some, units in sweeps.units():
         b = sweeps.pushed(units, {})
         image, results, inputs = sweeps.pulled({i: c[i][:, None] * part for i, part in b.items()})
         M[some] = image[0]
+        straight.add(b)
         turned.add(results)
         carried.add(inputs)
     none = {i: torch.zeros_like(part[0]) for i, part in c.items()}
-    return Curvature(c, M, torch.linalg.vector_norm(M, order, dim=0), none | turned(), carried())
+    return Curvature(c, M, torch.linalg.vector_norm(M, order, dim=0), straight(), none | turned(), carried())
