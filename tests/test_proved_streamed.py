@@ -19,9 +19,9 @@ from attrcert.bounds.proved.choosing import FittingProver
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.reach import Reach
 from attrcert.bounds.proved.reading import read_network
-from attrcert.bounds.proved.streamed_form import StreamedForm, matrices
+from attrcert.bounds.proved.streamed_form import Layer, Multipliers, StreamedForm, matrices
 from attrcert.bounds.proved.streamed_search import Whole, searched
-from attrcert.bounds.proved.streams import in_precision
+from attrcert.bounds.proved.streams import in_precision, streams
 from attrcert.bounds.proved.sweeps import Sweeps, curvature
 from attrcert.draws import Draws
 from attrcert.networks.classifier import Classifier
@@ -208,30 +208,32 @@ def test_what_float64_leaves_open_of_z_and_of_gradients_holds_in_many_digits() -
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_sweeps_lose_is_below_what_is_added(kind: str) -> None:
-    """In float32, against the same weights in float64; M, which is always in float64, as float32 would have it."""
+    """As float32 would have them, against the same weights in float64."""
     f, x, eps = classifier(kind, "softplus", seed=9, gain=1.5), image(9), 0.02
-    found, rough = at(f, x, eps), at(f, x, eps, kind=torch.float32)
+    found = at(f, x, eps)
     form = found.form(0)
     by = searched(Whole((found.node(0),), None, None), ball(eps, L2), 1).by
     exact = matrices(found.streams, found.curvature, [form], by)[0]
-    single = Sweeps(in_precision(found.streams.network, torch.float32), rough.streams.fast_slope)
-    M = curvature(single, {i: part.float() for i, part in form.c.items()}, 2.0).M
-    low = matrices(rough.streams, found.curvature, [form_of(form, rough)], by)[0]
-    growth = 1 / rough.streams.exact
+    slope = {i: part.float() for i, part in found.point.slope.items()}
+    single = streams(in_precision(found.streams.network, torch.float32), slope, torch.float32)
+    assert single.exact == 1
+    growth = torch.finfo(torch.float32).eps / torch.finfo(EXACT).eps
+    layers = {}
+    for i, layer in form.layers.items():
+        lost = (replace(part, lost=part.lost * growth) for part in (layer.moved, layer.bent))
+        layers[i] = Layer(*(part.float() for part in (layer.apart, layer.radius, layer.loose, layer.unsure)), *lost)
+    c = {i: part.float() for i, part in form.c.items()}
+    fewer = Multipliers(*({i: part.float() for i, part in one.items()} for one in vars(by[0]).values()))
+    rough = curvature(Sweeps(single.network, slope), c, 2.0)
+    low = matrices(single, rough, [StreamedForm(c, layers)], [fewer])[0]
     for mine, true, off in (
         (low.P, exact.P, low.off[0]),
-        (M, found.curvature.M, low.off[1] * growth),
+        (rough.M, found.curvature.M, low.off[1]),
         (low.Q, exact.Q, low.off[2]),
     ):
         lost = float(torch.linalg.matrix_norm(mine.double() - true, 2))
         assert lost <= off <= 1e-2 * float(torch.linalg.matrix_norm(true, 2)) + 1e-25
-    assert exact.off[0] < 1e-6 * low.off[0] + 1e-25
-
-
-def form_of(form: StreamedForm, rough: streamed.At) -> StreamedForm:
-    """With the ranges of one and what is known of rounding of the other."""
-    layers = {i: replace(layer, moved=rough.moved[i], bent=rough.bends.found[i]) for i, layer in form.layers.items()}
-    return StreamedForm(form.c, layers)
+    assert all(one < 1e-6 * other + 1e-25 for one, other in zip(exact.off, low.off, strict=True))
 
 
 def test_what_does_not_fit_is_streamed_and_gives_about_the_same() -> None:

@@ -14,10 +14,10 @@ a quadratic form G of (u, delta), and a constant. u^T D grad f <= lambda_max(G) 
 
 As eps -> 0 the radii r and loose vanish with eps, apart with its square: what is left is M, and the bound tends to xi_max eps.
 
-Rounding: M is computed by sweeps in float64, P and Q, which are smaller, in the fast precision. A matrix Y at the activations' inputs,
-pulled back, is off by at most sum gamma |V_i| mod|B_i| over neurons, V all that leaves their inputs, by the norms of rows: local errors go
-on through the true B (`streams`). Rows of B and U are off by their `lost`, and what is pushed from the activations' results by local errors
-that go on through U and c B.
+Rounding: P, M and Q are computed by sweeps in float64: in float32 about a quarter would be lost at twenty layers. A matrix Y at the
+activations' inputs, pulled back, is off by at most sum gamma |V_i| mod|B_i| over neurons, V all that leaves their inputs, by the norms of
+rows: local errors go on through the true B (`streams`). Rows of B and U are off by their `lost`, and what is pushed from the activations'
+results by local errors that go on through U and c B.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from attrcert.bounds.proved.streamed_bends import Bent
 from attrcert.bounds.proved.streamed_ranges import Moved
-from attrcert.bounds.proved.streams import SMALLEST, Streams
+from attrcert.bounds.proved.streams import Streams
 from attrcert.bounds.proved.sweeps import Block, Curvature, Norms, Sweeps
 
 Vector = Float[Tensor, "1 _"]
@@ -121,25 +121,25 @@ class Matrices:
 def matrices(
     streams: Streams, curvature: Curvature, forms: Sequence[StreamedForm], by: Sequence[Multipliers]
 ) -> list[Matrices]:
-    """Of several balls, in the fast precision: the unit vectors are pushed once."""
-    sweeps, kind, M = Sweeps(streams.fast, streams.fast_slope), streams.kind, curvature.M
-    exact = [form.weights(one) for form, one in zip(forms, by, strict=True)]
-    rounded = [tuple({i: v.to(kind)[:, None] for i, v in p.items()} for p in (w.a, w.turned, w.t)) for w in exact]
-    c = {i: part.to(kind)[:, None] for i, part in curvature.c.items()}
+    """Of several balls: the unit vectors are pushed once."""
+    sweeps, M = Sweeps(streams.network, streams.slope), curvature.M
+    weights = [form.weights(one) for form, one in zip(forms, by, strict=True)]
+    kept = [tuple({i: v[:, None] for i, v in part.items()} for part in (w.a, w.turned, w.t)) for w in weights]
+    c = {i: part[:, None] for i, part in curvature.c.items()}
     P, Q = ([torch.empty_like(M) for _ in forms] for _ in range(2))
     norms = [(Norms(2.0), Norms(2.0), Norms(2.0)) for _ in forms]
     for some, units in sweeps.units():
         b = sweeps.pushed(units, {})
         _, turned, _ = sweeps.pulled({i: c[i] * part for i, part in b.items()})
-        for k, (on_a, on_turned, on_t) in enumerate(rounded):
+        for k, (on_a, on_turned, on_t) in enumerate(kept):
             s = sweeps.pushed(torch.zeros_like(units), {i: on_turned[i] * part for i, part in turned.items()})
             left, _, into_left = sweeps.pulled({i: on_a[i] * b[i] + c[i] * s[i] for i in b})
             right, _, into_right = sweeps.pulled({i: on_t[i] * b[i] for i in b})
-            P[k][some], Q[k][some] = left[0].to(M), right[0].to(M)
+            P[k][some], Q[k][some] = left[0], right[0]
             for norm, part in zip(norms[k], (into_left, into_right, s), strict=True):
                 norm.add(part)
     found = []
-    for k, (form, w) in enumerate(zip(forms, exact, strict=True)):
+    for k, (form, w) in enumerate(zip(forms, weights, strict=True)):
         off = _off(streams, curvature, form, w, *(norm() for norm in norms[k]))
         unsure = sum(float((layer.moved.rows * layer.unsure).sum()) for layer in form.layers.values())
         found.append(Matrices(P[k], Q[k], off, w.constant / 2, unsure))
@@ -152,22 +152,17 @@ Rows = dict[int, Float[Tensor, " _"]]
 def _off(
     streams: Streams, curvature: Curvature, form: StreamedForm, w: Weights, left: Rows, right: Rows, s: Rows
 ) -> tuple[float, float, float]:
-    """Of P, M and Q, from the norms of the rows of all that was pulled, and of what was pushed from the activations' results.
-
-    `lost` is that of float64, in which M was computed.
-    """
+    """Of P, M and Q, from the norms of the rows of all that was pulled, and of what was pushed from the activations' results."""
     P = M = Q = 0.0
     chained = _pushed_off(streams, {i: w.turned[i][0] * rows for i, rows in curvature.turned.items()}, s)
     for i, layer in form.layers.items():
         known, bent, c, slope = layer.moved, layer.bent, form.c[i][0].abs(), streams.slope[i][0].abs()
-        gamma = streams.gamma[streams.network.before(i)]
-        B, U = known.lost / streams.exact, bent.lost / streams.exact + gamma * bent.rows
+        gamma = streams.gamma[streams.network.before(i)] * streams.exact
         pushed = gamma * (chained[i] * (slope * bent.rows + c * known.rows) + c * known.rows * s[i])
-        turned = w.turned[i][0] * bent.rows * U
-        least = SMALLEST * (1 + known.rows + bent.rows).sum()
-        P += float((gamma * known.spread * left[i] + known.rows * w.a[i][0] * B + turned + pushed).sum() + least)
-        Q += float((gamma * known.spread * right[i] + known.rows * w.t[i][0] * B).sum() + least)
-        M += float((streams.exact * gamma * known.spread * curvature.carried[i] + known.rows * c * known.lost).sum())
+        turned = w.turned[i][0] * bent.rows * (bent.lost + gamma * bent.rows)
+        P += float((gamma * known.spread * left[i] + known.rows * w.a[i][0] * known.lost + turned + pushed).sum())
+        Q += float((gamma * known.spread * right[i] + known.rows * w.t[i][0] * known.lost).sum())
+        M += float((gamma * known.spread * curvature.carried[i] + known.rows * c * known.lost).sum())
     return P, M, Q
 
 
