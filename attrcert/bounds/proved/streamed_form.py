@@ -172,9 +172,9 @@ def _pushed_off(streams: Streams, added: Rows, s: Rows) -> Rows:
 
     def bend(i: int, moduli: Tensor) -> Tensor:
         found[i] = moduli[0, 0]
-        return (streams.slope[i][0].abs() * s[i] + added[i])[None, None]
+        return (streams.slope[i][0].abs() * s[i] + added[i]).to(moduli)[None, None]
 
     network = streams.network
-    some = next(iter(added.values()))
+    some = next(iter(streams.slope.values()))
     network.magnitude.push(some.new_zeros(1, 1, network.inputs), bend, end=max(network.curves))
     return found
