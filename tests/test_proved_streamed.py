@@ -105,6 +105,7 @@ def test_ranges_and_form_are_those_of_dense_jacobians(kind: str, norm: Norm) -> 
     by = [{i: part[0] for i, part in one.items()} for one in vars(choice.by[0]).values()]
     G, constant = form(slow, (by[0], by[1], by[2]), choice.shape[0])
     top = float(torch.linalg.eigvalsh(G)[-1])
+    assert constant == pytest.approx(found.form(0).weights(choice.by[0]).constant / 2, rel=2e-3)
     assert choice.estimate == pytest.approx(top + constant, rel=1e-6 if norm is LINF else 3e-4)
     (part,) = matrices(found.streams, found.curvature, [whole.nodes[0].form], choice.by)
     proved = streamed._proved([found], [part], choice, ball(eps, norm), whole)
@@ -221,7 +222,9 @@ def test_what_sweeps_lose_is_below_what_is_added(kind: str) -> None:
     layers = {}
     for i, layer in form.layers.items():
         lost = (replace(part, lost=part.lost * growth) for part in (layer.moved, layer.bent))
-        layers[i] = Layer(*(part.float() for part in (layer.apart, layer.radius, layer.loose, layer.unsure)), *lost)
+        layers[i] = Layer(
+            *(part.float() for part in (layer.apart, layer.radius, layer.loose, layer.unsure)), layer.beyond, *lost
+        )
     c = {i: part.float() for i, part in form.c.items()}
     fewer = Multipliers(*({i: part.float() for i, part in one.items()} for one in vars(by[0]).values()))
     rough = curvature(Sweeps(single.network, slope), c, 2.0)

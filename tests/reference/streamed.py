@@ -24,6 +24,8 @@ class Dense:
     radius: dict[int, Tensor]
     loose: dict[int, Tensor]
     change: Tensor
+    profile: dict[int, Tensor]
+    beyond: dict[int, Tensor]
 
 
 def jacobians(network: Network, slope: dict[int, Tensor]) -> tuple[dict[int, Tensor], dict[tuple[int, int], Tensor]]:
@@ -45,7 +47,7 @@ def dense(network: Network, x: Tensor, classes: Tensor, eps: float, order: float
     point = without_jacobians(network, x, classes)
     B, N = jacobians(network, point.slope)
     c = {i: network.curve(i).bend(z) * point.F[i] for i, z in point.z.items()}
-    apart, each, up, down, energy = {}, {}, {}, {}, {}
+    apart, each, up, down, energy, profile, together = {}, {}, {}, {}, {}, {}, {}
     for i, z in point.z.items():
         positive = negative = torch.zeros_like(z[0])
         total = torch.zeros_like(z[0])
@@ -62,7 +64,8 @@ def dense(network: Network, x: Tensor, classes: Tensor, eps: float, order: float
             p = p.clamp_min(1e-3 * float(p.max()))
             worst = {m: torch.maximum(up[m], down[m]) for m in energy}
             far = eps * torch.linalg.matrix_norm(p.sqrt()[:, None] * B[i], 2)
-            far = far + errors(i, N, p, apart[i], worst, energy).sqrt()
+            profile[i], together[i] = p, errors(i, N, p, apart[i], worst, energy)
+            far = far + together[i].sqrt()
             here = float((found.rise[0] / p).max() * far.square() / 2)
         energy[i] = here
     U, radius, loose = {}, {}, {}
@@ -83,7 +86,7 @@ def dense(network: Network, x: Tensor, classes: Tensor, eps: float, order: float
         weights[i] = c[i][0].abs() * apart[i] + radius[i] * each[i]
     M = sum(B[i].T @ (c[i][0][:, None] * B[i]) for i in B)
     change = eps * torch.linalg.vector_norm(M, order, dim=1) + sum(B[i].abs().T @ weights[i] for i in B)
-    return Dense(B, N, U, M, apart, each, radius, loose, change)
+    return Dense(B, N, U, M, apart, each, radius, loose, change, profile, together)
 
 
 def beyond(N: Tensor, up: Tensor, down: Tensor, energy: float) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -133,8 +136,13 @@ def form(
             (found.loose[i] * turn[i])[:, None] * found.U[i]
         )
         Q += B.T @ (((1 + eta[i]) * w)[:, None] * B)
-        constant += (
-            float((w * found.apart[i].square() * torch.where(found.apart[i] > 0, 1 + 1 / eta[i], 0.0)).sum()) / 2
-        )
+        heavy, square = w * (1 + 1 / eta[i]), found.apart[i].square()
+        ways = [(heavy * square).sum()]
+        if i in found.profile:
+            p = found.profile[i]
+            for share in (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01):
+                theta = share * (heavy / p).max()
+                ways.append(theta * found.beyond[i] + ((heavy - theta * p).clamp_min(0) * square).sum())
+        constant += float(min(ways)) / 2
     S = torch.diag(shape)
     return torch.cat([torch.cat([P, found.M @ S], dim=1), torch.cat([S @ found.M.T, S @ Q @ S], dim=1)]), constant

@@ -24,6 +24,7 @@ from attrcert.bounds.proved.streamed_bends import Bends, bends_over
 from attrcert.bounds.proved.streamed_form import Layer, Matrices, StreamedForm, matrices
 from attrcert.bounds.proved.streamed_ranges import Moved, moved_over
 from attrcert.bounds.proved.streamed_search import Choice, Node, Whole, searched
+from attrcert.bounds.proved.streams import AT_ONCE as ROWS
 from attrcert.bounds.proved.streams import Streams, fast_precision, streams
 from attrcert.bounds.proved.sweeps import AT_ONCE, Curvature, Sweeps, curvature
 from attrcert.linalg.proofs import proved_near
@@ -50,7 +51,7 @@ class At:
         for i, bent in self.bends.found.items():
             parts = (self.moved[i].apart, bent.radius, bent.loose, bent.unsure)
             apart, radius, loose, unsure = (part[None, :, ball] for part in parts)
-            layers[i] = Layer(apart, radius, loose, unsure, self.moved[i], bent)
+            layers[i] = Layer(apart, radius, loose, unsure, float(self.moved[i].beyond[ball]), self.moved[i], bent)
         return StreamedForm(self.curvature.c, layers)
 
     def node(self, ball: int) -> Node:
@@ -169,5 +170,6 @@ def streamed_bytes(network: Network, balls: int = 1) -> int:
     d, sizes = network.inputs, [network.steps[i].size for i in network.curves]
     widest = max((step.size for step in network.steps), default=d)
     at_once = 1 + min(AT_ONCE // widest, d)
-    held = 5 * at_once * (sum(sizes) + 2 * widest)
+    rows = 1 + ROWS // widest
+    held = (5 * at_once + rows) * (sum(sizes) + 2 * widest)
     return 8 * (4 * (2 * d) ** 2 + (1 + 2 * balls) * d * d + held + (24 + 12 * balls) * sum(sizes) + 600 * widest)

@@ -7,10 +7,10 @@ With c, U and M of `streamed_bends`, a = B u and e_l = sum_m N_lm rem_m in the i
 exactly. |rem| <= loose |t| and |q - c| <= r, so for all positive tau, turn and eta, with w = r / tau + loose / turn,
 
     u^T D grad f <= u^T M delta + sum (r tau a^2 + loose turn (U u)^2 + w t^2) / 2 + sum |B| |ds D F|,
-    t^2 <= (1 + eta) (B delta)^2 + (1 + 1 / eta) apart^2:
+    t^2 <= (1 + eta) (B delta)^2 + (1 + 1 / eta) e^2:
 
-a quadratic form G of (u, delta), and a constant. u^T D grad f <= lambda_max(G) (|u|^2 + |v|^2) / 2 + constant with delta = `shape` v, as in
-`form`.
+a quadratic form G of (u, delta), and a constant: |e| is at most apart, and sum p e^2 is bounded too (`streamed_rows`). So
+u^T D grad f <= lambda_max(G) (|u|^2 + |v|^2) / 2 + constant with delta = `shape` v, as in `form`.
 
 As eps -> 0 the radii r and loose vanish with eps, apart with its square: what is left is M, and the bound tends to xi_max eps.
 
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from attrcert.bounds.proved.streamed_bends import Bent
 from attrcert.bounds.proved.streamed_ranges import Moved
+from attrcert.bounds.proved.streamed_rows import CUTS
 from attrcert.bounds.proved.streams import Streams
 from attrcert.bounds.proved.sweeps import Block, Curvature, Norms, Sweeps
 
@@ -43,8 +44,24 @@ class Layer:
     radius: Vector
     loose: Vector
     unsure: Vector
+    beyond: float
     moved: Moved
     bent: Bent
+
+    def errors(self, w: Vector) -> float:
+        """At least sum w e^2: neuron by neuron, together, or what is above a multiple of the profile neuron by neuron."""
+        p, square = self.moved.profile, self.apart.square()
+        peak, best = (w / p).max(), (w * square).sum()
+        for share in CUTS if self.beyond < torch.inf else ():
+            above = ((w - share * peak * p).clamp_min(0) * square).sum()
+            best = torch.minimum(best, share * peak * self.beyond + above)
+        return float(best)
+
+    @property
+    def usual(self) -> Vector:
+        """About e, with the right sum of squares."""
+        total = float((self.moved.profile * self.apart.square()).sum())
+        return self.apart * min(1.0, self.beyond / total if total > 0 else 1.0) ** 0.5
 
 
 @dataclass(frozen=True)
@@ -89,7 +106,7 @@ class StreamedForm:
             a[i], turned[i] = layer.radius * by.tau[i], layer.loose * by.turn[i]
             w = layer.radius / by.tau[i] + layer.loose / by.turn[i]
             t[i] = (1 + by.eta[i]) * w
-            constant += float(torch.where(layer.apart > 0, (1 + 1 / by.eta[i]) * w * layer.apart.square(), 0.0).sum())
+            constant += layer.errors((1 + 1 / by.eta[i]) * w)
         return Weights(a, turned, t, constant)
 
     def apply(self, sweeps: Sweeps, u: Block, delta: Block, weights: Weights) -> Signals:

@@ -35,7 +35,7 @@ BESIDE = 2  # columns before those of the balls: of the errors of B and of z
 @dataclass(frozen=True)
 class Moved:
     """Of an activation: |e| <= apart and |t| <= each over the balls, a column each; norms of the rows of B, and at least those that the
-    affine operations before it make of earlier ones by moduli; the errors of B in float64, of z and of s'.
+    affine operations before it make of earlier ones by moduli; the errors of B in float64, of z and of s'; sum profile e^2 <= beyond.
     """
 
     apart: Columns
@@ -45,6 +45,8 @@ class Moved:
     lost: Float[Tensor, " n"]
     off: Float[Tensor, " n"]
     slope_off: Float[Tensor, " n"]
+    profile: Float[Tensor, " n"]
+    beyond: Float[Tensor, " k"]
 
 
 def moved_over(
@@ -93,7 +95,9 @@ class _Forwards:
         each = self.radius * rows[:, None] + apart
         bend = largest_bend(streams.network.curve(i), self.z[i], off[None])[0]
         slope_off = bend * off + FEW * EPS * slope
-        self.found[i] = Moved(apart, each, rows, spread, lost * streams.exact, off, slope_off)
+        beyond = torch.full_like(self.radius, torch.inf) if p is None else energy_beyond(sums, self.earlier, p, apart)
+        profile = torch.ones_like(rows) if p is None else p
+        self.found[i] = Moved(apart, each, rows, spread, lost * streams.exact, off, slope_off, profile, beyond)
         up, down, rise, unsure = self.remainders(i)
         half, signed = (up + down) / 2, (up - down) / 2
         z = (bend * off / 2 + FEW * EPS * slope) * off + slope * self.rounded[i] + self.rounded_curve(i)
@@ -101,7 +105,6 @@ class _Forwards:
         energy = torch.full_like(self.radius, torch.inf)
         if p is not None:
             square = sums.gram**0.5 + (p * lost.square()).sum().sqrt()
-            beyond = energy_beyond(sums, self.earlier, p, apart)
             steeper = (rise / p[:, None]).amax(dim=0)
             energy = steeper * (self.radius * square + beyond.sqrt()).square() / 2 * (1 + 1e-12) + unsure.sum(dim=0)
         more = 2 * gamma * slope[:, None] * columns
@@ -112,7 +115,7 @@ class _Forwards:
     def profile(self, i: int) -> Float[Tensor, " n"] | None:
         """About the largest |s''| over the largest ball, the weights that energies are taken with; None where there are none."""
         network = self.streams.network
-        if self.norm.kind is not NormKind.L2 or i == max(network.curves):
+        if self.norm.kind is not NormKind.L2:
             return None
         p = largest_bend(network.curve(i), self.z[i], USUAL * self.radius.max() * self.straight[i][None])[0]
         return p.clamp_min(FLAT * float(p.max()) or 1.0)

@@ -60,7 +60,7 @@ class RowSums:
 class RowPass:
     """Of activation i; `own` is what rounding adds to |e| beside the sums of the columns after `beside`.
 
-    `p` is None where its own energy is not needed, or there are none.
+    `p` is None where there are no energies.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 It looks at estimates. With a, U u and B delta where the form is largest its derivatives by tau, turn and eta vanish at
 
-    tau = |t| / |a|,     turn = |t| / |U u|,     eta = apart / |B delta|,     |t| = |B delta| + apart,
+    tau = |t| / |a|,     turn = |t| / |U u|,     eta = |e| / |B delta|,     |t| = |B delta| + |e|,
 
 and in linf that by s at s = v^2. Each step goes a part of the way, for mean squares over the largest Ritz vectors.
 """
@@ -109,7 +109,7 @@ def _starting(whole: Whole, reach: Reach) -> Choice:
             known, rows = layer.moved.rows, layer.bent.rows
             tau[i] = usual.clamp_min(TINY)
             turn[i] = _near(usual * known / rows)
-            eta[i] = _near(layer.apart / (usual * known))
+            eta[i] = _near(layer.usual / (usual * known))
         by.append(Multipliers(tau, turn, eta))
     return Choice(tuple(by), shape)
 
@@ -140,9 +140,9 @@ def _moved(whole: Whole, choice: Choice, reach: Reach) -> Choice:
         tau, turn, eta = dict(old.tau), dict(old.turn), dict(old.eta)
         for i, layer in node.form.layers.items():
             linear = _energy(found.t[i], weight, layer.moved.rows).sqrt()
-            t = linear + layer.apart
+            t = linear + layer.usual
             tau[i] = _between(old.tau[i], t / _energy(found.a[i], weight, layer.moved.rows).sqrt())
-            eta[i] = _between(old.eta[i], layer.apart / linear)
+            eta[i] = _between(old.eta[i], layer.usual / linear)
             if i in found.turned:
                 turn[i] = _between(old.turn[i], t / _energy(found.turned[i], weight, layer.bent.rows).sqrt())
         by.append(Multipliers(tau, turn, eta))
