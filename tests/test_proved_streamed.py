@@ -19,8 +19,8 @@ from attrcert.bounds.proved.choosing import FittingProver
 from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.reach import Reach
 from attrcert.bounds.proved.reading import read_network
-from attrcert.bounds.proved.streamed_form import Layer, Multipliers, StreamedForm, matrices
-from attrcert.bounds.proved.streamed_search import Whole, searched
+from attrcert.bounds.proved.streamed_form import Ranged, Shares, StreamedForm, matrices
+from attrcert.bounds.proved.streamed_search import StreamedSum, searched
 from attrcert.bounds.proved.streams import in_precision, streams
 from attrcert.bounds.proved.sweeps import Sweeps, curvature
 from attrcert.draws import Draws
@@ -100,7 +100,7 @@ def test_ranges_and_form_are_those_of_dense_jacobians(kind: str, norm: Norm) -> 
         torch.testing.assert_close(bent.loose[:, 0], slow.loose[i], **close)
         torch.testing.assert_close(bent.rows, torch.linalg.vector_norm(slow.U[i], norm.dual, dim=1), **close)
     torch.testing.assert_close(found.bends.each[:, 0], slow.change, **close)
-    whole = Whole((found.node(0),), None, None)
+    whole = StreamedSum((found.node(0),), None, None)
     choice = searched(whole, ball(eps, norm), 3)
     by = [{i: part[0] for i, part in one.items()} for one in vars(choice.by[0]).values()]
     G, constant = form(slow, (by[0], by[1], by[2]), choice.shape[0])
@@ -213,7 +213,7 @@ def test_what_sweeps_lose_is_below_what_is_added(kind: str) -> None:
     f, x, eps = classifier(kind, "softplus", seed=9, gain=1.5), image(9), 0.02
     found = at(f, x, eps)
     form = found.form(0)
-    by = searched(Whole((found.node(0),), None, None), ball(eps, L2), 1).by
+    by = searched(StreamedSum((found.node(0),), None, None), ball(eps, L2), 1).by
     exact = matrices(found.streams, found.curvature, [form], by)[0]
     slope = {i: part.float() for i, part in found.point.slope.items()}
     single = streams(in_precision(found.streams.network, torch.float32), slope, torch.float32)
@@ -222,11 +222,11 @@ def test_what_sweeps_lose_is_below_what_is_added(kind: str) -> None:
     layers = {}
     for i, layer in form.layers.items():
         lost = (replace(part, lost=part.lost * growth) for part in (layer.moved, layer.bent))
-        layers[i] = Layer(
+        layers[i] = Ranged(
             *(part.float() for part in (layer.apart, layer.radius, layer.loose, layer.unsure)), layer.beyond, *lost
         )
     c = {i: part.float() for i, part in form.c.items()}
-    fewer = Multipliers(*({i: part.float() for i, part in one.items()} for one in vars(by[0]).values()))
+    fewer = Shares(*({i: part.float() for i, part in one.items()} for one in vars(by[0]).values()))
     rough = curvature(Sweeps(single.network, slope), c, 2.0)
     low = matrices(single, rough, [StreamedForm(c, layers)], [fewer])[0]
     for mine, true, off in (

@@ -21,9 +21,9 @@ from attrcert.bounds.proved.network import Network
 from attrcert.bounds.proved.point import Point, without_jacobians
 from attrcert.bounds.proved.reach import Reach, length
 from attrcert.bounds.proved.streamed_bends import Bends, bends_over
-from attrcert.bounds.proved.streamed_form import Layer, Matrices, StreamedForm, matrices
+from attrcert.bounds.proved.streamed_form import Matrices, Ranged, StreamedForm, matrices
 from attrcert.bounds.proved.streamed_ranges import Moved, moved_over
-from attrcert.bounds.proved.streamed_search import Choice, Node, Whole, searched
+from attrcert.bounds.proved.streamed_search import Node, StreamedChoice, StreamedSum, searched
 from attrcert.bounds.proved.streams import AT_ONCE as ROWS
 from attrcert.bounds.proved.streams import Streams, fast_precision, streams
 from attrcert.bounds.proved.sweeps import AT_ONCE, Curvature, Sweeps, curvature
@@ -51,7 +51,7 @@ class At:
         for i, bent in self.bends.found.items():
             parts = (self.moved[i].apart, bent.radius, bent.loose, bent.unsure)
             apart, radius, loose, unsure = (part[None, :, ball] for part in parts)
-            layers[i] = Layer(apart, radius, loose, unsure, float(self.moved[i].beyond[ball]), self.moved[i], bent)
+            layers[i] = Ranged(apart, radius, loose, unsure, float(self.moved[i].beyond[ball]), self.moved[i], bent)
         return StreamedForm(self.curvature.c, layers)
 
     def node(self, ball: int) -> Node:
@@ -75,7 +75,7 @@ def streamed_bounds(
         at.append(_at(network, z, classes, [reach.scaled(a) for reach in reaches], (w, a), kind))
     mean = sum((one.weight * one.point.gradient for one in at), torch.zeros_like(nodes.points[0].flatten(1)))
     beside = None if nodes.difference is None else mean
-    wholes = [Whole(tuple(one.node(k) for one in at), nodes.difference, beside) for k in range(len(reaches))]
+    wholes = [StreamedSum(tuple(one.node(k) for one in at), nodes.difference, beside) for k in range(len(reaches))]
     choices = [searched(whole, reach, effort) for whole, reach in zip(wholes, reaches, strict=True)]
     parts = []
     for n, one in enumerate(at):
@@ -104,7 +104,7 @@ def _at(
     return At(ready, point, known, moved, bends_over(ready, point, known, moved, reaches), *path)
 
 
-def _proved(at: list[At], parts: list[Matrices], choice: Choice, reach: Reach, whole: Whole) -> float:
+def _proved(at: list[At], parts: list[Matrices], choice: StreamedChoice, reach: Reach, whole: StreamedSum) -> float:
     """At least the largest u^T D g but for the part of second order."""
     d, shape = choice.shape.shape[1], choice.shape[0]
     G = torch.zeros(2 * d, 2 * d).to(shape)

@@ -37,7 +37,7 @@ Vector = Float[Tensor, "1 _"]
 
 
 @dataclass(frozen=True)
-class Layer:
+class Ranged:
     """An activation over one ball: what `streamed_ranges` and `streamed_bends` know, as vectors."""
 
     apart: Vector
@@ -65,7 +65,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Multipliers:
+class Shares:
     """tau, turn and eta, by the number of the activation."""
 
     tau: dict[int, Vector]
@@ -84,7 +84,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Signals:
+class Images:
     """a, U u and B delta, and the form's derivatives by u and delta."""
 
     a: dict[int, Block]
@@ -98,9 +98,9 @@ class StreamedForm:
     """Of one point over one ball."""
 
     c: dict[int, Vector]
-    layers: dict[int, Layer]
+    layers: dict[int, Ranged]
 
-    def weights(self, by: Multipliers) -> Weights:
+    def weights(self, by: Shares) -> Weights:
         a, turned, t, constant = {}, {}, {}, 0.0
         for i, layer in self.layers.items():
             a[i], turned[i] = layer.radius * by.tau[i], layer.loose * by.turn[i]
@@ -109,7 +109,7 @@ class StreamedForm:
             constant += layer.errors((1 + 1 / by.eta[i]) * w)
         return Weights(a, turned, t, constant)
 
-    def apply(self, sweeps: Sweeps, u: Block, delta: Block, weights: Weights) -> Signals:
+    def apply(self, sweeps: Sweeps, u: Block, delta: Block, weights: Weights) -> Images:
         """G times vectors (u, delta)."""
         kind = next(iter(sweeps.slope.values())).dtype
         c, on_a, on_turned, on_t = (
@@ -121,7 +121,7 @@ class StreamedForm:
         s = sweeps.pushed(torch.zeros_like(u, dtype=kind), {i: on_turned[i] * part for i, part in turned.items()})
         left, _, _ = sweeps.pulled({i: on_a[i] * a[i] + c[i] * (s[i] + t[i]) for i in a})
         right, _, _ = sweeps.pulled({i: on_t[i] * t[i] for i in t})
-        return Signals(a, turned, t, (left.to(u), (Mu + right).to(u)))
+        return Images(a, turned, t, (left.to(u), (Mu + right).to(u)))
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ class Matrices:
 
 
 def matrices(
-    streams: Streams, curvature: Curvature, forms: Sequence[StreamedForm], by: Sequence[Multipliers]
+    streams: Streams, curvature: Curvature, forms: Sequence[StreamedForm], by: Sequence[Shares]
 ) -> list[Matrices]:
     """Of several balls: the unit vectors are pushed once."""
     sweeps, M = Sweeps(streams.network, streams.slope), curvature.M

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from attrcert.bounds.proved.reach import Reach
-from attrcert.bounds.proved.streamed_form import Multipliers, Signals, StreamedForm
+from attrcert.bounds.proved.streamed_form import Images, Shares, StreamedForm
 from attrcert.bounds.proved.sweeps import Block, Sweeps
 from attrcert.linalg.ritz import ritz
 
@@ -39,7 +39,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Whole:
+class StreamedSum:
     """Nodes, the factor of the attribution's rows and what stands beside them (None: saliency)."""
 
     nodes: tuple[Node, ...]
@@ -51,7 +51,7 @@ class Whole:
         u = u if self.rows is None else u * self.rows[:, None]
         return (u if node.weight >= 0 else -u), node.step * shape[:, None] * v
 
-    def apply(self, x: Block, choice: "Choice") -> tuple[Block, list[Signals]]:
+    def apply(self, x: Block, choice: "StreamedChoice") -> tuple[Block, list[Images]]:
         """The form of all nodes times vectors (u, v)."""
         shape, signals = choice.shape, []
         total = self.beside(x, shape)
@@ -69,23 +69,23 @@ class Whole:
         u, v = x.chunk(2, dim=2)
         return torch.cat([m * v, m * u], dim=2)
 
-    def constant(self, choice: "Choice") -> float:
+    def constant(self, choice: "StreamedChoice") -> float:
         parts = zip(self.nodes, choice.by, strict=True)
         return sum(abs(node.weight) * node.form.weights(by).constant / 2 for node, by in parts)
 
 
 @dataclass(frozen=True)
-class Choice:
+class StreamedChoice:
     """Multipliers of every node, and what delta is in units of; `estimate` is what it proves, about, `vectors` the largest Ritz vectors."""
 
-    by: tuple[Multipliers, ...]
+    by: tuple[Shares, ...]
     shape: Float[Tensor, "1 d"]
     estimate: float = float("inf")
     values: Float[Tensor, "1 k"] | None = None
     vectors: Float[Tensor, "1 k n"] | None = None
 
 
-def searched(whole: Whole, reach: Reach, effort: int) -> Choice:
+def searched(whole: StreamedSum, reach: Reach, effort: int) -> StreamedChoice:
     """The best choice after some steps."""
     best = _measured(whole, _starting(whole, reach), None)
     latest = best
@@ -98,7 +98,7 @@ def searched(whole: Whole, reach: Reach, effort: int) -> Choice:
     return best
 
 
-def _starting(whole: Whole, reach: Reach) -> Choice:
+def _starting(whole: StreamedSum, reach: Reach) -> StreamedChoice:
     d = whole.nodes[0].sweeps.network.inputs
     share = reach.radius.new_full((1, d), 1.0 if reach.is_l2 else 1 / d)
     shape, by = _shape(reach, share), []
@@ -110,11 +110,11 @@ def _starting(whole: Whole, reach: Reach) -> Choice:
             tau[i] = usual.clamp_min(TINY)
             turn[i] = _near(usual * known / rows)
             eta[i] = _near(layer.usual / (usual * known))
-        by.append(Multipliers(tau, turn, eta))
-    return Choice(tuple(by), shape)
+        by.append(Shares(tau, turn, eta))
+    return StreamedChoice(tuple(by), shape)
 
 
-def _measured(whole: Whole, choice: Choice, before: Choice | None) -> Choice:
+def _measured(whole: StreamedSum, choice: StreamedChoice, before: StreamedChoice | None) -> StreamedChoice:
     if before is None or before.vectors is None:
         rng = torch.Generator().manual_seed(0)
         first = torch.randn(1, 2 * choice.shape.shape[1], generator=rng, dtype=torch.float64).to(choice.shape)
@@ -125,7 +125,7 @@ def _measured(whole: Whole, choice: Choice, before: Choice | None) -> Choice:
     return replace(choice, estimate=float(values[0, 0]) + whole.constant(choice), values=values, vectors=vectors)
 
 
-def _moved(whole: Whole, choice: Choice, reach: Reach) -> Choice:
+def _moved(whole: StreamedSum, choice: StreamedChoice, reach: Reach) -> StreamedChoice:
     """A part of the way to where the derivatives vanish."""
     values, vectors = choice.values, choice.vectors
     assert values is not None
@@ -145,7 +145,7 @@ def _moved(whole: Whole, choice: Choice, reach: Reach) -> Choice:
             eta[i] = _between(old.eta[i], layer.usual / linear)
             if i in found.turned:
                 turn[i] = _between(old.turn[i], t / _energy(found.turned[i], weight, layer.bent.rows).sqrt())
-        by.append(Multipliers(tau, turn, eta))
+        by.append(Shares(tau, turn, eta))
     if reach.is_l2:
         return replace(choice, by=tuple(by))
     s = (reach.radius[:, None] / choice.shape).square()
