@@ -22,7 +22,7 @@ from attrcert.bounds.first_order import (
     linf_scaled,
     taylor_correction,
 )
-from attrcert.bounds.proved import form, secant, trust
+from attrcert.bounds.proved import form, secant, streamed, trust
 from attrcert.bounds.smoothed import RULES, centre, lengths, pixels
 from attrcert.columns import OF_ROW, TURN, Column, declared
 from attrcert.loading import bundled
@@ -54,6 +54,7 @@ CERTIFICATES = {
     "secant (--proved)": secant,
     "trust-region ranges (--proved)": trust,
     "joint (--proved)": form,
+    "streamed (--proved)": streamed,
     "smoothing (--smooth)": lengths,
     "centre smoothing (--smooth centre)": centre,
     "pixels (--certify-pixels)": pixels,

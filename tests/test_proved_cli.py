@@ -33,6 +33,10 @@ ARCHITECTURE = textwrap.dedent("""
 
     def pooled():
         return nn.Sequential(nn.Conv2d(1, 3, 2), nn.ReLU(), nn.MaxPool2d(5), nn.Flatten(), nn.Linear(3, 4))
+
+    def tower():
+        floors = [layer for _ in range(24) for layer in (nn.ReLU(), nn.Linear(24, 24))]
+        return nn.Sequential(nn.Flatten(), nn.Linear(36, 24), *floors, nn.Linear(24, 4))
 """)
 
 
@@ -44,7 +48,7 @@ def work(tmp_path_factory) -> Path:
     made: dict = {}
     exec(ARCHITECTURE, made)
     rng = torch.Generator().manual_seed(0)
-    for name in ("smooth", "pooled"):
+    for name in ("smooth", "pooled", "tower"):
         state = {
             key: torch.randn(part.shape, generator=rng) / max(1, part[0].numel()) ** 0.5
             for key, part in made[name]().state_dict().items()
@@ -311,6 +315,16 @@ def test_what_holds_as_far_as_images_can_be_apart_is_claimed_so_far_and_no_farth
     assert lost["status"] == "ok"
     assert 0 < float(lost["eps_max"]) < largest
     assert "everywhere: the threshold is kept at the largest eps that was tested" in attrcert(*words).shown
+
+
+def test_deep_networks_are_bounded_by_streamed_rows(on) -> None:
+    words = ("--eps", "1e-4,2e-4", "--attack", "worst", "--steps", 5, "--restarts", 1, "--limit", 2, "--format", "csv")
+    done = on("attack", *words, "--dtype", "float64", network="tower")
+    assert done.code == 0
+    assert len(done.rows) == 4
+    for row in done.rows:
+        assert row["proved_method"] == "streamed"
+        assert 0 < float(row["T_hat_e"]) <= float(row["T_proved"]) <= 1.5 * float(row["T_hat_e"])
 
 
 def test_the_tables_say_which_figures_are_guarantees(on) -> None:

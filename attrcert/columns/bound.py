@@ -68,7 +68,10 @@ BOUND = (
         "its mean.",
         axis="proved angle, degrees", curve="proved", compared=("p95",), place=11, leads=True,
     ),
-    Column("proved_method", str, "which proved bound was the smallest: secant, interval or joint", words=("secant", "interval", "joint")),
+    Column(
+        "proved_method", str, "which proved bound was the smallest: secant, interval or joint; streamed where those need too much memory",
+        words=("secant", "interval", "joint", "streamed"),
+    ),
     angle(
         "T_c_deg", FIRST, "angle between g(x) and g(x+delta) that T_e allows, degrees; empty where vacuous",
         bounds=TURNED, follows="T_e", headline=True, rank=4,

@@ -245,8 +245,8 @@ class Prover:
             ]
             flat = [case for group in sums for case in group]
             found = bounds_of(flat, effort)
-            parts.append([_joined(found[k :: len(eps)]) for k in range(len(eps))])
-        return [_joined(part) for part in zip(*parts, strict=True)]
+            parts.append([gathered(found[k :: len(eps)]) for k in range(len(eps))])
+        return [gathered(part) for part in zip(*parts, strict=True)]
 
     def _summed(
         self,
@@ -274,7 +274,7 @@ def joint_bytes(network: Network) -> int:
     return 24 * largest**2 + sum(4 * size**2 for size in sizes if size <= WIDEST)
 
 
-def _joined(parts: Sequence[ProvedBound]) -> ProvedBound:
+def gathered(parts: Sequence[ProvedBound]) -> ProvedBound:
     return ProvedBound(
         torch.cat([part.upper for part in parts]),
         torch.cat([part.value for part in parts]),

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from attrcert.ascent.balls import on_sphere
 from attrcert.attributions.gradient import Saliency
-from attrcert.bounds.proved.bound import ProvedBound, Prover, sample_bytes
+from attrcert.bounds.proved.bound import ProvedBound, Prover
+from attrcert.bounds.proved.choosing import FittingProver, least_bytes
 from attrcert.bounds.proved.nodes import path
 from attrcert.bounds.proved.point import second_blur, without_jacobians
 from attrcert.bounds.proved.reading import read_network
@@ -118,15 +119,15 @@ def proving(
         )
     running = replace(classifier, network=deepcopy(classifier.network).double().eval().requires_grad_(False))
     network = read_network(running, tuple(x.shape[1:]), x.device)
-    needed = sample_bytes(network, len(config.perturbation.eps))
+    needed = least_bytes(network, len(config.perturbation.eps))
     if needed > memory:
         raise ModelError(
-            f"the proved bound holds the Jacobian of every activation, {needed / 1e9:.3g} GB a sample, and --memory allows "
-            f"{memory / 1e9:.3g} GB",
+            f"the proved bound holds matrices of {network.inputs} x {network.inputs} entries, {needed / 1e9:.3g} GB a sample, and --memory "
+            f"allows {memory / 1e9:.3g} GB",
             hint=f"--memory {needed / 1e9 * 1.1:.2g}GB if the machine has it; the smoothing certificate (--smooth uniform) needs little",
         )
     made = Proving(
-        Prover(network, attribution, config.perturbation.delta_norm, memory, config.bounding.proved_effort),
+        FittingProver(network, attribution, config.perturbation.delta_norm, memory, config.bounding.proved_effort),
         running,
     )
     made.compare(x)
