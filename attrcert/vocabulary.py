@@ -189,9 +189,10 @@ def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
 
 
 def parse_number(text: str, name: str = "") -> float:
-    """A decimal number or a fraction such as 8/255; `name` is what it is for."""
+    """A decimal number or a fraction such as 8/255 or 0.5/255; `name` is what it is for."""
     try:
-        value = float(Fraction(text.replace(" ", "")))
+        above, *below = (Fraction(part) for part in text.replace(" ", "").split("/"))
+        value = float(above / below[0]) if len(below) == 1 else float(Fraction(text.replace(" ", "")))
     except (ValueError, ZeroDivisionError, OverflowError) as error:
         subject = f"{name} must be" if name else "expected"
         raise UsageError(f"{subject} a number or a fraction such as 8/255, got {text!r}") from error

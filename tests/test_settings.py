@@ -28,6 +28,7 @@ from attrcert.settings.declared import declared, spelt
 from attrcert.settings.presets import PRESETS
 from attrcert.settings.reading import FAMILIES
 from attrcert.settings.tasks import BoundConfig, settings_of
+from attrcert.vocabulary import parse_number
 
 ARGS = {"inputs": 36, "classes": 3, "hidden": 5}
 
@@ -483,3 +484,16 @@ def test_a_run_of_objects_is_not_resumed_with_others(tmp_path):
     for other in (opened(1, images), opened(0, images.flip(0)), opened(0, images[:2])):
         with pytest.raises(AttrcertError, match="another run"):
             other.file(tmp_path / "b.csv", resume=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("0.5/255", 0.5 / 255), ("8 / 255", 8 / 255), ("1e-3", 1e-3), ("1/0.5", 2.0), ("-3/4", -0.75)]
+)
+def test_numbers_may_be_fractions_of_decimals(text: str, value: float) -> None:
+    assert parse_number(text) == value
+
+
+@pytest.mark.parametrize("text", ["8/", "/255", "1/2/4", "1/0", "a/b", "", "1e999/2"])
+def test_what_is_no_number_is_said(text: str) -> None:
+    with pytest.raises(UsageError, match=r"--eps must be a number or a fraction such as 8/255, got"):
+        parse_number(text, "--eps")
