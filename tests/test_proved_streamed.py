@@ -167,14 +167,14 @@ def test_rows_in_float32_are_bounded_as_if_they_were_exact(kind: str) -> None:
 
 
 def cancelling() -> tuple[Classifier, Tensor]:
-    """Three layers; the large weights of the second nearly cancel."""
+    """Three activations; before the second come two affine layers, and the large weights of the latter nearly cancel."""
     torch.manual_seed(0)
-    widths, layers = (4, 8, 8, 6), [nn.Flatten()]
-    for wide, narrow in itertools.pairwise(widths):
-        layers += [nn.Linear(wide, narrow), nn.Softplus(2.0)]
-    network = nn.Sequential(*layers, nn.Linear(6, 2)).double()
+    network = nn.Sequential(
+        *(nn.Flatten(), nn.Linear(4, 8), nn.Softplus(2.0), nn.Linear(8, 8), nn.Linear(8, 8), nn.Softplus(2.0)),
+        *(nn.Linear(8, 6), nn.Softplus(2.0), nn.Linear(6, 2)),
+    ).double()
     network.requires_grad_(False)
-    first, second = network[1], network[3]
+    first, second = network[3], network[4]
     first.weight[4:], first.bias[4:] = first.weight[:4] + 1e-6 * first.weight[4:], first.bias[:4]
     half = 1e5 * second.weight[:, :4]
     second.weight[:, :4], second.weight[:, 4:] = half, -half
@@ -204,17 +204,23 @@ def test_what_float64_leaves_open_of_z_and_of_gradients_holds_in_many_digits() -
     f, x = cancelling()
     found = at(f, x, 1e-9)
     with mpmath.workdps(60):
-        a, zs, weights = mpmath.matrix(x.flatten().tolist()), [], []
-        for layer in (part for part in f.network if isinstance(part, nn.Linear)):
-            W = mpmath.matrix(layer.weight.tolist())
-            zs.append(W * a + mpmath.matrix(layer.bias.tolist()))
-            weights.append(W)
-            a = zs[-1].apply(lambda t: mpmath.log1p(mpmath.exp(2 * t)) / 2)
-        back = weights[-1][0, :]
-        for W, z in zip(weights[-2::-1], zs[-2::-1], strict=True):
-            back = mpmath.matrix([[back[0, k] / (1 + mpmath.exp(-2 * z[k])) for k in range(len(z))]]) * W
+        a, zs = mpmath.matrix(x.flatten().tolist()), []
+        layers = list(f.network)[1:]
+        for layer in layers:
+            if isinstance(layer, nn.Linear):
+                a = mpmath.matrix(layer.weight.tolist()) * a + mpmath.matrix(layer.bias.tolist())
+            else:
+                zs.append(a)
+                a = a.apply(lambda t: mpmath.log1p(mpmath.exp(2 * t)) / 2)
+        back, behind = mpmath.matrix([[1, 0]]), list(zs)
+        for layer in reversed(layers):
+            if isinstance(layer, nn.Linear):
+                back = back * mpmath.matrix(layer.weight.tolist())
+            else:
+                z = behind.pop()
+                back = mpmath.matrix([[back[0, k] / (1 + mpmath.exp(-2 * z[k])) for k in range(len(z))]])
         seen: list[float] = []
-        for (i, moved), z in zip(found.moved.items(), zs, strict=False):
+        for (i, moved), z in zip(found.moved.items(), zs, strict=True):
             off = [
                 abs(float(mpmath.mpf(one) - other)) for one, other in zip(found.point.z[i][0].tolist(), z, strict=True)
             ]
