@@ -124,6 +124,8 @@ class RowPass:
         for share in THRESHOLDS:
             theta = share * peak
             total, both = theta * self.energy[m], torch.zeros_like(turned)
+            if not bool((total < best + turned.abs()).any()):  # together they are too much already
+                continue
             if share < 1:
                 k = n - torch.minimum(torch.maximum(n, -theta), theta)
                 total, both = total + k.abs() @ self.half[m], k @ self.signed[m]
