@@ -9,7 +9,7 @@ from reference.smooth_networks import classifier, gradient_of
 from test_proved import ATTRIBUTIONS, attribution_map
 from torch import Tensor, nn
 
-from attrcert.attributions.gradient import Saliency
+from attrcert.attributions.gradient import TALLY, Saliency
 from attrcert.bounds.proved import curves
 from attrcert.bounds.proved.bound import ProvedBound, Prover
 from attrcert.bounds.proved.form import parts
@@ -177,3 +177,9 @@ def test_a_sample_is_bounded_alone_as_among_others_and_at_an_eps_as_beside_other
             (alone,) = prover(x[i : i + 1], classes[:1], [size[:1]], Draws(0, (i,)))
             assert float(alone.upper) == pytest.approx(float(found.upper[i]), rel=1e-9)
             assert alone.method == (found.method[i],)
+
+
+def test_sweeps_are_counted_as_they_are_made_so_that_the_bar_moves_inside_a_sample(images) -> None:
+    before = TALLY.derivatives
+    bound(classifier("deep", "softplus", seed=2), images(1, 1, 3, 3), 0.2, L2, 2)
+    assert TALLY.derivatives > before + 100

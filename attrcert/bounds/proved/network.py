@@ -12,6 +12,7 @@ from math import prod
 from jaxtyping import Float
 from torch import Tensor
 
+from attrcert.attributions.gradient import TALLY
 from attrcert.bounds.proved.affine import Operation, Shape
 from attrcert.bounds.proved.curves import Curve
 
@@ -124,6 +125,7 @@ class Network:
 
         `bend` is asked at every activation before `start`, the last one first.
         """
+        TALLY.derivatives += 1 if given is None else given.centre.shape[0] * given.centre.shape[1]
         waiting = {start: given}
         for i in range(start, 0, -1):
             step, carried = self.steps[i], waiting.pop(i, None)
@@ -143,6 +145,7 @@ class Network:
 
         `bend` is asked at every activation what its result gets from its input's vectors; where it says None, it is not carried on.
         """
+        TALLY.derivatives += given.shape[0] * given.shape[1]
         found: list[Tensor | None] = [given]
         for i, step in enumerate(self.steps[1:], 1):
             parts = [part for part in (found[j] for j in step.inputs) if part is not None]
