@@ -664,10 +664,10 @@ def torchvision_set(monkeypatch):
 
 
 @pytest.mark.parametrize(("split", "train"), [("test", False), ("train", True)])
-def test_a_set_with_a_train_argument_gets_it_from_the_split(torchvision_set, split, train):
+def test_a_set_with_a_train_argument_gets_it_from_the_split(tmp_path, torchvision_set, split, train):
     torchvision_set("CIFAR10", root=1, train=1, download=1)
-    data = load(f"torchvision:CIFAR10:{split}", data_root="somewhere")
-    assert data.images.dataset.opened == {"root": "somewhere", "train": train, "download": False}
+    data = load(f"torchvision:CIFAR10:{split}", data_root=str(tmp_path))
+    assert data.images.dataset.opened == {"root": str(tmp_path), "train": train, "download": False}
     assert data.images[2][1] == 2
 
 

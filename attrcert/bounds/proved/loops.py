@@ -17,9 +17,9 @@ from attrcert.bounds.proved.form import Block, JointForm, Multipliers, Number, S
 from attrcert.linalg.proofs import proved_near
 from attrcert.linalg.ritz import dense, ritz
 
-ESTIMATING, PROVING = 7, 25  # steps of Lanczos
+ESTIMATING, PROVING = 16, 40  # steps of Lanczos
 CLOSE = 1e-4
-ENLARGED = (1.0, 1.002, 1.02, 1.2)  # what is proposed, until it is proved
+ENLARGED = (1.0, 1.002, 1.006, 1.02, 1.2)  # what is proposed, until it is proved
 TINY = 1e-150
 
 

@@ -23,16 +23,17 @@ from attrcert.linalg.ritz import ritz
 
 VECTORS = 6  # Ritz vectors that multipliers are fitted to
 WARMTH = 0.04  # of the largest Ritz value: how far below it a vector still counts
-LEAST = 0.02  # share of a layer's mean in every neuron's energy
+LEAST = 0.02  # share of a layer's mean in every neuron's energy, at the end: at first a few vectors tell little, and it is 1
 FIRST, NEXT = 24, 12  # steps of Lanczos, at first and from the vectors before
 CAUTION = 1.01  # by which estimates of k are enlarged
 RAISES, DEAR, CHEAP = 4, 0.8, 0.6  # how often multipliers are raised, above which k, and to which
 SPARED = 0.02  # the least 1 - k that is tried
 MUCH = 0.9  # of the best estimate: below it, what was seen before does not count
 FAR = 1e6  # from the layer's median, the largest factor of a multiplier at the start
-PATIENCE, LITTLE = 6, 1e-3  # steps in which the estimate must fall by this share, or the search ends
+PATIENCE, LITTLE = 4, 1e-3  # steps in which the estimate must fall by this share, or the search ends
 HOPELESS = 3.0  # times the bound to beat, after a trial
-TRIAL = 6  # steps for each choice of the layers that are turned, before the best is followed
+TRIAL = 3  # steps for each choice of the layers that are turned, before the best is followed
+NEARBY = 4.0  # times the least estimate: choices that start higher are not followed
 
 
 Norms = tuple[dict[int, Vector], dict[int, Vector]]
@@ -86,7 +87,7 @@ class Ground:
         values, vectors = ritz(choice.single(self.whole), vectors.sum(dim=1), steps, VECTORS)
         return Found(choice, torch.where(possible[:, None], values, torch.inf), vectors)
 
-    def seen(self, found: Found) -> Fitting:
+    def seen(self, found: Found, floor: Number) -> Fitting:
         """Mean squares over the Ritz vectors that are nearly the largest."""
         values = found.values
         below = (values - values[:, :1]) / (WARMTH * values[:, :1].abs()).clamp_min(TINY)
@@ -94,12 +95,12 @@ class Ground:
         nodes = []
         for signals, norms in zip(found.choice.signals(self.whole, found.vectors), self.norms, strict=True):
             a, t = (
-                {i: _energy(x, weight, norm[i]) for i, x in part.items()}
+                {i: _energy(x, weight, floor, norm[i]) for i, x in part.items()}
                 for part, norm in zip((signals.a, signals.t), norms, strict=True)
             )
-            b, e = ({i: _energy(x, weight, None) for i, x in part.items()} for part in (signals.b, signals.e))
+            b, e = ({i: _energy(x, weight, floor, None) for i, x in part.items()} for part in (signals.b, signals.e))
             nodes.append(Energies(a, t, b, e))
-        return Fitting(tuple(nodes), _energy(found.vectors.chunk(2, dim=2)[1], weight, None))
+        return Fitting(tuple(nodes), _energy(found.vectors.chunk(2, dim=2)[1], weight, floor, None))
 
     def moved(self, choice: Choice, seen: Fitting, share: Number) -> Choice:
         """On the way to where the derivatives vanish."""
@@ -128,6 +129,7 @@ class MultiplierSearch:
     best: Found
     fitted: Fitting
     share: Number
+    floor: Number  # share of a layer's mean in every neuron's energy
 
     @classmethod
     def started(cls, whole: Whole, parts: tuple[Parts, ...], reach: Reach) -> "MultiplierSearch":
@@ -139,22 +141,30 @@ class MultiplierSearch:
         start = Choice(plain, (None,) * len(plain), _shape(reach, share))
         seed = torch.randn(1, 2 * d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         values, vectors = ritz(start.single(whole), seed.to(radius).expand(b, -1), FIRST, VECTORS)
-        at = ground.seen(Found(start, values, vectors))
-        best = ground.measured(ground.moved(start, at, torch.ones_like(radius)), vectors, FIRST)
-        return cls(ground, best, ground.seen(best), torch.full_like(radius, 0.6))
+        whole_way = floor = torch.ones_like(radius)
+        at = ground.seen(Found(start, values, vectors), floor)
+        best = ground.measured(ground.moved(start, at, whole_way), vectors, FIRST)
+        return cls(ground, best, ground.seen(best, floor), torch.full_like(radius, 0.6), floor)
+
+    def after(self, steps: int) -> "MultiplierSearch":
+        """So many steps further."""
+        found = self
+        for _ in range(steps):
+            found = found.stepped()
+        return found
 
     def stepped(self) -> "MultiplierSearch":
         """One more choice, kept where it is better."""
-        ground, best = self.ground, self.best
+        ground, best, floor = self.ground, self.best, (self.floor / 2).clamp_min(LEAST)
         found = ground.measured(ground.moved(best.choice, self.fitted, self.share), best.vectors, NEXT)
         better = (found.estimate < best.estimate) | best.estimate.isinf()
         anew = better & ~(found.estimate > MUCH * best.estimate)
         part = torch.where(anew, 1.0, torch.where(better, 0.5, 0.3))
         fitted = mapped(
-            lambda old, new: (1 - like(part, old)) * old + like(part, old) * new, self.fitted, ground.seen(found)
+            lambda old, new: (1 - like(part, old)) * old + like(part, old) * new, self.fitted, ground.seen(found, floor)
         )
         share = torch.where(better, (1.2 * self.share).clamp_max(1.0), 0.7 * self.share)
-        return MultiplierSearch(ground, mixed(better, found, best), fitted, share)
+        return MultiplierSearch(ground, mixed(better, found, best), fitted, share, floor)
 
 
 def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int, rival: Number) -> tuple[Whole, Found]:
@@ -162,25 +172,26 @@ def searched(parts: tuple[Parts, ...], whole: Whole, reach: Reach, steps: int, r
 
     `rival` is the bound to beat: a case that stays far above it after a trial goes no further.
     """
-    layers, best = list(parts[0].q), None
-    trying = torch.arange(len(rival), device=rival.device)  # those for which fewer turned layers may be better
-    for many in range(len(layers) - 1, -1, -1):  # the last layer's F is the same everywhere
-        theirs, given, balls = taken((parts, whole, reach), trying)
-        given = replace(given, forms=tuple(part.form(frozenset(layers[:many])) for part in theirs))
-        trial = MultiplierSearch.started(given, theirs, balls)
-        for _ in range(min(TRIAL, steps)):
-            trial = trial.stepped()
-        if best is None:
-            lower, best = torch.ones_like(trying, dtype=torch.bool), trial
-        else:
-            lower = trial.best.estimate < best.best.estimate[trying]
-            best = put(best, trying[lower], taken(trial, lower.nonzero()[:, 0]))
-        trying = trying[lower & _hopeful(best, rival)[trying]]
-        if not len(trying):
-            break
+    layers, everyone = list(parts[0].q), torch.arange(len(rival), device=rival.device)
+    tried = [
+        MultiplierSearch.started(_with_turned(whole, parts, layers[:many]), parts, reach)
+        for many in range(len(layers))  # the last layer's F is the same everywhere: it need not be turned
+    ]
+    least = torch.stack([one.best.estimate for one in tried]).amin(dim=0)
+    best: MultiplierSearch | None = None
+    for one in tried:
+        near = (one.best.estimate <= NEARBY * least).nonzero()[:, 0]
+        if len(near):
+            one = put(one, near, taken(one, near).after(min(TRIAL, steps)))
+        rows = everyone if best is None else (one.best.estimate < best.best.estimate).nonzero()[:, 0]
+        best = one if best is None else put(best, rows, taken(one, rows))
     assert best is not None
     best = _followed(best, steps - TRIAL, _hopeful(best, rival).nonzero()[:, 0])
     return best.ground.whole, best.best
+
+
+def _with_turned(whole: Whole, parts: tuple[Parts, ...], layers: list[int]) -> Whole:
+    return replace(whole, forms=tuple(part.form(frozenset(layers)) for part in parts))
 
 
 def _hopeful(search: MultiplierSearch, rival: Number) -> Bool[Tensor, " b"]:
@@ -192,10 +203,8 @@ def _followed(search: MultiplierSearch, steps: int, going: Int64[Tensor, " k"]) 
     for done in range(0, steps, PATIENCE):
         if not len(going):
             break
-        further = taken(search, going)
-        before = further.best.estimate
-        for _ in range(min(PATIENCE, steps - done)):
-            further = further.stepped()
+        before = search.best.estimate[going]
+        further = taken(search, going).after(min(PATIENCE, steps - done))
         search = put(search, going, further)
         going = going[~(further.best.estimate > (1 - LITTLE) * before)]
     return search
@@ -236,11 +245,11 @@ def _shape(reach: Reach, share: Vector) -> Vector:
     return reach.radius[:, None] * (share.sum(dim=1, keepdim=True) / share).sqrt() * (1 + 1e-12)
 
 
-def _energy(block: Block, weight: Tensor, norm: Vector | None) -> Vector:
+def _energy(block: Block, weight: Tensor, floor: Number, norm: Vector | None) -> Vector:
     found = (weight * block.square()).sum(dim=1)
     usual = torch.ones_like(found) if norm is None else norm.square()
     level = found.sum(dim=1, keepdim=True) / usual.sum(dim=1, keepdim=True).clamp_min(TINY)
-    return found + LEAST * level * usual + TINY
+    return found + floor[:, None] * level * usual + TINY
 
 
 def _between(old: Vector, new: Vector, share: Number) -> Vector:
