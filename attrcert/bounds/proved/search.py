@@ -5,7 +5,8 @@ It looks at estimates. With a, t, b and e where the form is largest, its derivat
     tau = |t| / |a|,     beta alpha |a| = |b beta|,     epsilon rho |t| = |e epsilon|,
 
 and in linf that by s at s = v^2. Each step goes a part of the way, for mean squares over the largest Ritz vectors of this step and of those
-before it, and the best estimate so far is kept. Where b and e are so cheap that k is near 1 they are made dearer.
+before it, and the best estimate so far is kept. A few vectors tell little of most neurons: at first each counts as what is usual of its
+layer too, and half as much in every step. Where b and e are so cheap that k is near 1 they are made dearer.
 """
 
 from dataclasses import dataclass, replace
